@@ -65,6 +65,7 @@ def connect(
     bootstrap: "str | Sequence[str]" = "127.0.0.1:17777",
     *,
     config: "ClientConfig | None" = None,
+    storage: "str | None" = None,
     dialer: "Dialer | None" = None,
     env: "Environment | None" = None,
 ) -> "Client":
@@ -73,11 +74,13 @@ def connect(
     Args:
         bootstrap: ``host:port[,host:port]`` or a sequence of ``host:port``, tried in random order.
         config: Limits and timeouts of the client; the defaults of :class:`ClientConfig` if None.
+        storage: URI of the cluster's storage, if this process can read it: payloads by reference are then read from
+            it, else through the brokers.
         dialer: The network; gRPC if None. Tests pass their own.
         env: The clocks and the randomness; the system's if None. Tests pass their own.
 
     Raises:
-        InvalidArgument: If an address is not ``host:port``.
+        InvalidArgument: If an address is not ``host:port``, or the storage is not supported.
         Unavailable: If no broker answers within ``connect_timeout_s``, or all addresses refuse connections for
             ``connect_refused_s``. The message names every address with its error.
     """
@@ -85,7 +88,13 @@ def connect(
     from seaweedmq.client.blocking.client import Client
     from seaweedmq.client.config import ClientConfig
 
-    return Client(bootstrap, dialer or aio.grpc_dialer(), env or aio.system_environment(), config or ClientConfig())
+    return Client(
+        bootstrap,
+        dialer or aio.grpc_dialer(),
+        env or aio.system_environment(),
+        config or ClientConfig(),
+        aio.storage_blobs(storage),
+    )
 
 
 def __getattr__(name: str) -> Any:

@@ -24,7 +24,7 @@ from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.publish.receipts import OffsetRange, Receipt, TableReceipt
 from seaweedmq.client.subscribe.messages import Message
 from seaweedmq.client.subscribe.subscriber import Subscriber
-from seaweedmq.ports import Dialer, Environment
+from seaweedmq.ports import BlobReader, Dialer, Environment
 from seaweedmq.runtime.process.boot_clock import boot_s
 from seaweedmq.runtime.process.wall_clock import wall_us
 
@@ -53,6 +53,7 @@ def connect(
     bootstrap: str | Sequence[str] = "127.0.0.1:17777",
     *,
     config: ClientConfig | None = None,
+    storage: str | None = None,
     dialer: Dialer | None = None,
     env: Environment | None = None,
 ) -> Opening[Client]:
@@ -60,13 +61,25 @@ def connect(
 
     Arguments and errors are those of :func:`seaweedmq.connect`.
     """
+    blobs = storage_blobs(storage)
 
     async def open_client() -> Client:
         return await Client.connect(
-            bootstrap, dialer or grpc_dialer(), env or system_environment(), config or ClientConfig()
+            bootstrap, dialer or grpc_dialer(), env or system_environment(), config or ClientConfig(), blobs=blobs
         )
 
     return Opening(open_client)
+
+
+def storage_blobs(storage: str | None) -> BlobReader | None:
+    """Return the access to the payloads in a storage; None without its URI. InvalidArgument if it is not supported."""
+    if storage is None:
+        return None
+    # Lazy import: most clients read no payload from the storage.
+    from seaweedmq.storage.payloads import PlaceBlobs
+    from seaweedmq.storage.place import Place
+
+    return PlaceBlobs(Place.parse(storage))
 
 
 def grpc_dialer() -> Dialer:

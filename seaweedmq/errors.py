@@ -156,6 +156,13 @@ class Corrupt(SeaweedMQError):
     code = "CORRUPT"
 
 
+class PayloadLost(Corrupt):
+    """The payload of a record by reference is missing, changed, too short, or not one of the record's own topic.
+
+    Iteration continues, and the record can still be acknowledged.
+    """
+
+
 class DataLoss(SeaweedMQError):
     """Committed records are in no file, and neither retention nor a low watermark explains it.
 

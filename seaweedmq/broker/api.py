@@ -13,6 +13,7 @@ from seaweedmq.broker.leader.leader import Leader
 from seaweedmq.broker.leader_forwarder import LeaderForwarder
 from seaweedmq.broker.segment.follower import FollowerService
 from seaweedmq.broker.segment.owned import OwnedSegments
+from seaweedmq.broker.serve.blobs import BlobService
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.serve.kafka_group_router import KAFKA_GROUP_CALLS, KafkaGroupRouter
 from seaweedmq.broker.serve.publish import PublishService
@@ -21,6 +22,7 @@ from seaweedmq.errors import ProtocolViolation, Unavailable
 from seaweedmq.model.broker import BrokerLoad
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.messages import calls
+from seaweedmq.model.messages.blobs import BlobData, BlobRange, UploadReply, UploadRequest
 from seaweedmq.model.messages.call_context import INTERNAL, CallContext
 from seaweedmq.model.messages.groups import GroupOpen, GroupReply, GroupRequest
 from seaweedmq.model.messages.publish import PublishReply, PublishRequest
@@ -71,8 +73,14 @@ class Local:
     """The calls that this broker answers itself, whether it leads or not."""
 
     def __init__(
-        self, descriptions: Descriptions, owned: OwnedSegments, followers: Callable[[], FollowerService]
+        self,
+        descriptions: Descriptions,
+        owned: OwnedSegments,
+        blobs: BlobService,
+        followers: Callable[[], FollowerService],
     ) -> None:
+        self.blobs = blobs
+        """Payloads by reference, which every broker serves."""
         self.followers = followers
         """Function that returns the segments that this broker follows; it raises Unavailable before it has joined."""
         self._answers: dict[type[calls.Call[Any]], Callable[[Any], Awaitable[Any]]] = {
@@ -198,6 +206,18 @@ class Api(ForwardedApi):
         """See ``ports.BrokerApi``."""
         self._check_admission()
         return self._subscribe.subscribe(requests, context)
+
+    def upload(
+        self, requests: AsyncIterator[UploadRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[UploadReply]:
+        """See ``ports.BrokerApi``."""
+        self._check_admission()
+        return self._local.blobs.upload(requests, context)
+
+    def read_blob(self, requests: AsyncIterator[BlobRange], context: CallContext = INTERNAL) -> AsyncIterator[BlobData]:
+        """See ``ports.BrokerApi``."""
+        self._check_admission()
+        return self._local.blobs.read(requests, context)
 
     def replicate(
         self, requests: AsyncIterator[ReplicateRequest], context: CallContext = INTERNAL

@@ -22,6 +22,7 @@ from seaweedmq.broker.segment.fsync import SyncRounds
 from seaweedmq.broker.segment.owned import OwnedSegments, OwningIncarnation
 from seaweedmq.broker.segment.replicate import ReplicationContext
 from seaweedmq.broker.segment.suspicions import Suspicions
+from seaweedmq.broker.serve.blobs import BlobService
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.serve.kafka_group_router import KafkaGroupRouter
 from seaweedmq.broker.serve.lookup import Lookup
@@ -160,8 +161,16 @@ class Broker:
         subscribe = SubscribeService(lookup, store, tails, self._memory)
         kafka_groups = KafkaGroupRouter(self._view, config.kafka_namespace, dial=self._dial, broker_id=lambda: self.id)
         forward = LeaderForwarder(self._view, dialer, lambda: self._member().leader, env.rng, config.rpc_timeout_s)
+        blobs = BlobService(
+            config=config,
+            descriptions=descriptions,
+            store=store,
+            memory=self._memory,
+            check_space=self.storage_space.check,
+            wall_us=env.wall_us,
+        )
         self.api = Api(
-            local=Local(descriptions, self._owned, lambda: self._member().followers),
+            local=Local(descriptions, self._owned, blobs, lambda: self._member().followers),
             publish=publish,
             subscribe=subscribe,
             forward=forward,

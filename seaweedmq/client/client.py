@@ -26,7 +26,7 @@ from seaweedmq.client.subscribe.topic_reader import TopicReader
 from seaweedmq.errors import Closed, InvalidArgument
 from seaweedmq.model.messages.subscribe import Start
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import Dialer, Environment
+from seaweedmq.ports import BlobReader, Dialer, Environment
 from seaweedmq.runtime.process.forking import leave_alone_in_children
 
 T = TypeVar("T", bound=ClosingContext)
@@ -104,10 +104,13 @@ class Client(Opener[Opening[Publisher], Opening[Subscriber], Opening[GroupSubscr
         env: Environment,
         config: ClientConfig,
         post: Callable[[Callable[[], None]], object] | None = None,
+        *,
+        blobs: BlobReader | None = None,
     ) -> "Client":
-        """Connect to a cluster; raises as ``seaweedmq.connect``."""
+        """Connect to a cluster; raises as ``seaweedmq.connect``. ``blobs`` reads payloads from the storage itself."""
         try:
             cluster = Cluster(parse_bootstrap(bootstrap), dialer, env, config)
+            cluster.own_blobs = blobs
             await cluster.connect()
         except BaseException:
             await dialer.close()

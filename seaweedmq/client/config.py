@@ -34,6 +34,9 @@ class ClientConfig:
     """Target size of one frame. Raw gRPC is fastest at 256 KiB to 1 MiB per message."""
     buffer_bytes_max: int = 64 * MIB
     """Limit of a publisher's unacknowledged records; above it ``send`` waits."""
+    reference_threshold: int | None = None
+    """Size of a value in bytes above which ``send`` uploads it and publishes a reference. Default: what fits no frame
+    (``frame_bytes_max`` of the brokers). 1 MiB relieves brokers, whose memory and logs then hold references only."""
     delivery_timeout_s: float = 120.0
     """Time from ``send`` to the receipt, after which the future fails with ``DeadlineExceeded``. At most 600 s: brokers
     recognize a repeated frame for slightly longer."""
@@ -63,6 +66,8 @@ class ClientConfig:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
+            if value is None:
+                continue
             if not value >= 0 or (value == 0 and name != "linger_s"):
                 raise InvalidArgument(f"{name} is {value}: it must be positive")
         if self.delivery_timeout_s > DELIVERY_TIMEOUT_S_MAX:

@@ -33,6 +33,9 @@ FLAG_TIMESTAMP = 2
 FLAG_HEADERS = 4
 COLUMN_FLAGS = FLAG_KEY | FLAG_TIMESTAMP | FLAG_HEADERS
 """Low byte of the flags: optional columns that are present. The high one: schema version 0 plain, 1 the topic's."""
+FLAG_REFERENCE = 8
+"""Flag of a frame with the column ``_reference``, in plain topics only: some of its records have their payload beside
+the topic. Earlier releases reject it."""
 SCHEMA_VERSION_SHIFT = 8
 
 _HEADER = struct.Struct("<4sBBHIIQqqQQIHH16IQQ")

@@ -16,6 +16,7 @@
     topics/<namespace>/.sinks/<topic>/<sink>-<uid of the topic>
     topics/<namespace>/.deleted-<uid of the topic>-<n>/
     topics/.deleted/<uid of the topic>
+    blobs/<namespace>/<topic>/<uid of the topic>/<day, YYYY-MM-DD>/<id, 32 hex digits>[/<part, 5 digits>]
     kafka/{producer-ids,node-ids}/<number, 15 digits>
     groups/<generation, 8 digits>-<revision, 20 digits>-<number, 6 digits>.journal
 
@@ -32,6 +33,9 @@ An empty file in ``topics/.deleted`` records that a topic was deleted, so that i
 An empty file in ``.removed`` records that retention removed all records of a segment below an offset. It tells a reader
 that does not find them that they are not lost.
 
+A blob is a payload that records refer to: one file, or a folder of parts, each but the last of the same size. While it
+is uploaded, its parts are in a folder whose name begins with ``.upload-``, which is renamed once all are there.
+
 Staged files are not part of the topic yet: readers and upkeep skip them, and they are deleted with the topic. The
 record of which topic of a name a sink writes to lies beside the topics, so that it outlives them.
 """
@@ -46,7 +50,9 @@ CLUSTER_DOCUMENT: Final = "cluster.json"
 """Marker at the root: the cluster that the storage belongs to."""
 TOPICS: Final = "topics"
 BLOBS: Final = "blobs"
-"""Folder of what earlier releases stored beside the topics, deleted with its topic."""
+"""Folder of the payloads of all topics, beside the topics, so that readers of tables do not list them."""
+UPLOAD_PREFIX: Final = ".upload-"
+"""Prefix of the folder of a blob's parts until the upload is complete."""
 TOPIC_DOCUMENT: Final = "topic.json"
 LINEAGE_DOCUMENT: Final = "lineage.json"
 FENCE_PREFIX: Final = "fence-"
@@ -76,6 +82,11 @@ _FILE = re.compile(
 )
 
 
+_BLOB = re.compile(
+    r"blobs/(?P<namespace>[^/]+)/(?P<topic>[^/]+)/(?P<uid>[0-9]+)/(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2})/(?P<id>[0-9a-f]{32})",
+    re.ASCII,
+)
+_BLOB_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _JOURNAL = re.compile(r"([0-9]{8,})-([0-9]{20})-([0-9]{6,})\.journal", re.ASCII)
 
 
@@ -90,6 +101,62 @@ class SegmentFileName(NamedTuple):
     """Exclusive; None for a log file."""
     writer: str
     """Broker id; "" for a table."""
+
+
+class BlobName(NamedTuple):
+    """The parts of the path of a payload that records refer to."""
+
+    topic: TopicName
+    uid: int
+    """Uid of the topic: the payloads of a deleted topic are not those of another one with its name."""
+    day: str
+    """UTC day on which the upload began, ``YYYY-MM-DD``."""
+    id: str
+    """Id of the upload, 32 hexadecimal digits."""
+
+    @property
+    def uri(self) -> str:
+        """The path below the storage root, as records contain it."""
+        return f"{blob_days(self.topic, self.uid)}/{self.day}/{self.id}"
+
+    @property
+    def staged(self) -> str:
+        """The folder of the parts until the upload is complete."""
+        return f"{blob_days(self.topic, self.uid)}/{self.day}/{UPLOAD_PREFIX}{self.id}"
+
+
+def blob_days(topic: TopicName, uid: int) -> str:
+    """Return the folder of the days of a topic's blobs."""
+    return f"{BLOBS}/{topic.namespace}/{topic.name}/{uid}"
+
+
+def blob_name(topic: TopicName, uid: int, day: str, blob_id: str) -> BlobName:
+    """Return the name of a blob, or raise InvalidArgument if the id is not one."""
+    if not _BLOB_ID.fullmatch(blob_id):
+        raise InvalidArgument(f"{blob_id[:64]!r} is not the id of an upload: use 32 hexadecimal digits")
+    return BlobName(topic, uid, day, blob_id)
+
+
+def parse_blob(uri: str) -> BlobName | None:
+    """Return the name of a ``BlobName.uri``; None for any other path, and for one that leaves its folder."""
+    match = _BLOB.fullmatch(uri)
+    if match is None:
+        return None
+    try:
+        name = BlobName(TopicName(match["namespace"], match["topic"]), int(match["uid"]), match["day"], match["id"])
+    except InvalidArgument:
+        return None
+    return name if name.uri == uri else None
+
+
+def part_name(number: int) -> str:
+    """Return the file name of a part, from 0, of a blob."""
+    return f"{number:05d}"
+
+
+def parse_part_name(name: str) -> int | None:
+    """Return the number of a part's file name; None for any other name."""
+    return int(name) if len(name) == 5 and name.isascii() and name.isdecimal() else None
 
 
 def topic_dir(topic: TopicName) -> str:

@@ -151,6 +151,10 @@ class BrokerConfig:
     the files that the broker may open."""
     streams_max: int = _number(10_000, 1, INT32_MAX)
     """Concurrent streams. The limit is lower if memory is short: a stream takes 180 KiB."""
+    uploads_max: int = _number(16, 1, 10_000)
+    """Concurrent uploads of payloads by reference through this broker; it rejects further ones, and clients retry."""
+    payload_bytes_max: int = _number(64 * GIB, 1, TIB)
+    """Largest payload by reference."""
     connections_max: int = _number(10_000, 1, INT32_MAX)
     """Connections of native clients and other brokers; the broker closes further ones at once. This setting,
     ``kafka_connections_max`` and ``open_segments_max`` are each at most a quarter of the files that the broker may

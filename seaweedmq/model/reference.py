@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PayloadReference:
-    """Where the payload of a record is, and how to recognize it."""
+    """The place of a record's payload, and what identifies its content."""
 
     uri: str
-    """Path relative to the storage root, ``blobs/<namespace>/<topic>/<uid>/<day>/<id>``: resolved only in the storage of
-    the record's own topic, so that a record cannot refer to the payload of another topic or to another server."""
+    """Path relative to the storage root, ``blobs/<namespace>/<topic>/<uid>/<day>/<id>``. It is resolved only in the
+    storage of the record's own topic, so that a record cannot refer to the payload of another topic or server."""
     size_bytes: int
     content_type: str
     sha256: bytes

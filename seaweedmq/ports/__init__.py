@@ -1,12 +1,24 @@
 """Interfaces of brokers and clients to the outside, by what they connect to. Import them from this package."""
 
+from seaweedmq.ports.blobs import BlobReader
 from seaweedmq.ports.brokers import BrokerApi, Dialer, LeaderApi
 from seaweedmq.ports.environment import Environment, loop_s
 from seaweedmq.ports.metadata import Changes, Compare, Delete, Entry, MetaStore, Put, Snapshot
-from seaweedmq.ports.storage import BlockingInput, LogReader, LogWriter, SegmentStore, StorageSpace
+from seaweedmq.ports.storage import (
+    BlobStore,
+    BlockingInput,
+    LogReader,
+    LogWriter,
+    PartWriter,
+    SegmentStore,
+    StorageSpace,
+    StoredBlob,
+)
 from seaweedmq.ports.tables import TableConverter
 
 __all__ = [
+    "BlobReader",
+    "BlobStore",
     "BlockingInput",
     "BrokerApi",
     "Changes",
@@ -19,10 +31,12 @@ __all__ = [
     "LogReader",
     "LogWriter",
     "MetaStore",
+    "PartWriter",
     "Put",
     "SegmentStore",
     "Snapshot",
     "StorageSpace",
+    "StoredBlob",
     "TableConverter",
     "loop_s",
 ]

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Protocol, TypeVar
 
 from seaweedmq.model.broker import BrokerLoad
+from seaweedmq.model.messages.blobs import BlobData, BlobRange, UploadReply, UploadRequest
 from seaweedmq.model.messages.call_context import INTERNAL, CallContext
 from seaweedmq.model.messages.calls import Call
 from seaweedmq.model.messages.groups import GroupReply, GroupRequest
@@ -54,6 +55,14 @@ class BrokerApi(LeaderApi, Protocol):
         self, requests: AsyncIterator[ReplicateRequest], context: CallContext = INTERNAL
     ) -> AsyncIterator[ReplicateReply]:
         """Replicate from a primary to this follower: see ``model.messages.replication``."""
+
+    def upload(
+        self, requests: AsyncIterator[UploadRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[UploadReply]:
+        """Upload a payload: see ``model.messages.blobs``."""
+
+    def read_blob(self, requests: AsyncIterator[BlobRange], context: CallContext = INTERNAL) -> AsyncIterator[BlobData]:
+        """Read a range of a payload, the only request of the stream: see ``model.messages.blobs``."""
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad], context: CallContext = INTERNAL) -> None:
         """Report loads to the leader until the stream ends.

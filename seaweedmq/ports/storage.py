@@ -80,7 +80,67 @@ class StorageSpace:
     total_bytes: int
 
 
-class SegmentStore(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredBlob:
+    """A payload that records may refer to, or what is there of one that is being uploaded."""
+
+    uri: str
+    """Path in the storage, as records name it."""
+    parts: Sequence[tuple[int, int]]
+    """Number and size in bytes of each part that is there, in order."""
+    is_complete: bool
+    """Whether the upload was completed."""
+
+
+class PartWriter(Protocol):
+    """A part of a payload that is being written.
+
+    Methods raise StorageFailed, or Unavailable if the payload was completed or deleted meanwhile.
+    """
+
+    async def append(self, data: bytes) -> None:
+        """Write the next bytes."""
+
+    async def keep(self) -> None:
+        """Make the part durable. Before that no other call finds it; it replaces an earlier part of its number."""
+
+    async def close(self) -> None:
+        """End writing; a part that was not kept is deleted."""
+
+
+class BlobStore(Protocol):
+    """The payloads that records refer to. Methods raise StorageFailed.
+
+    The seam between directories and object stores: on an object store a part is an object, and the last call only
+    checks that all are there.
+    """
+
+    async def find_blob(self, topic: TopicName, uid: int, blob_id: str, days: Sequence[str]) -> StoredBlob | None:
+        """Return what earlier uploads of an id left on one of some days, ``YYYY-MM-DD``; None if nothing.
+
+        Raises:
+            InvalidArgument: If the id is not one.
+        """
+
+    async def create_part(self, uri: str, number: int) -> PartWriter:
+        """Begin a part, from 0, of a payload that is not complete."""
+
+    async def read_part(self, blob: StoredBlob, number: int, position: int, length: int) -> bytes:
+        """Read up to ``length`` bytes of one part, or raise Unavailable if it was completed or deleted meanwhile."""
+
+    async def complete_blob(self, uri: str, part_count: int, size_bytes: int) -> None:
+        """Make a payload readable, durably. A repeated call has no effect.
+
+        Raises:
+            InvalidArgument: If its parts are not those of such a payload.
+            Unavailable: If the upload was deleted.
+        """
+
+    async def read_blob(self, uri: str, position: int, length: int) -> bytes:
+        """Read up to ``length`` bytes; fewer only at the end. NotFound is raised if there is no such payload."""
+
+
+class SegmentStore(BlobStore, Protocol):
     """The shared storage. ``codec`` defines its paths and formats; the store knows no brokers or metadata.
 
     Async methods raise StorageFailed if the storage fails or rejects the operation.

@@ -10,6 +10,7 @@ import grpc.aio
 
 from seaweedmq.errors import Closed, InvalidArgument
 from seaweedmq.model.broker import BrokerLoad
+from seaweedmq.model.messages.blobs import BlobData, BlobRange, UploadReply, UploadRequest
 from seaweedmq.model.messages.call_context import INTERNAL, CallContext
 from seaweedmq.model.messages.calls import Call
 from seaweedmq.model.messages.frames import PROTOCOL_VERSION
@@ -22,7 +23,7 @@ from seaweedmq.rpc.address import parse_address
 from seaweedmq.rpc.call_batcher import CallBatcher
 from seaweedmq.rpc.calls import Peer
 from seaweedmq.rpc.channels.client import ChannelClient
-from seaweedmq.rpc.messages import cluster, data, groups
+from seaweedmq.rpc.messages import blobs, cluster, data, groups
 from seaweedmq.rpc.messages.unary import Unary
 from seaweedmq.rpc.methods import METHODS, TOGETHER
 from seaweedmq.rpc.transport import (
@@ -31,9 +32,11 @@ from seaweedmq.rpc.transport import (
     JOIN_GROUP,
     PROTOCOL_KEY,
     PUBLISH,
+    READ,
     REPLICATE,
     REPORT_LOAD,
     SUBSCRIBE,
+    UPLOAD,
     client_options,
 )
 from seaweedmq.runtime.process.forking import leave_alone_in_children
@@ -139,6 +142,8 @@ class _GrpcBroker:
         self._subscribe: Any = channel.stream_stream(SUBSCRIBE, None, None)
         self._replicate = self._channels("Replicate", REPLICATE)
         self._join_group: Any = channel.stream_stream(JOIN_GROUP, None, None)
+        self._upload: Any = channel.stream_stream(UPLOAD, None, None)
+        self._read: Any = channel.stream_stream(READ, None, None)
         self._report_load: Any = channel.stream_unary(REPORT_LOAD, None, None)
         self._together = {
             service: CallBatcher(self._alone, partial(self._at_once, service), peer.address)
@@ -172,6 +177,16 @@ class _GrpcBroker:
         return self._peer.stream(
             "Join", self._join_group, requests, groups.encode_group_request, groups.decode_group_reply
         )
+
+    def upload(
+        self, requests: AsyncIterator[UploadRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[UploadReply]:
+        return self._peer.stream(
+            "Upload", self._upload, requests, blobs.encode_upload_request, blobs.decode_upload_reply
+        )
+
+    def read_blob(self, requests: AsyncIterator[BlobRange], context: CallContext = INTERNAL) -> AsyncIterator[BlobData]:
+        return self._peer.stream("Read", self._read, requests, blobs.encode_range, blobs.decode_blob_data)
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad], context: CallContext = INTERNAL) -> None:
         await self._peer.feed("ReportLoad", self._report_load, reports, cluster.encode_load)

@@ -24,7 +24,7 @@ from seaweedmq.rpc import call_batcher, status, transport
 from seaweedmq.rpc.address import Address, check_free, parse_address, port_in_use
 from seaweedmq.rpc.channels.server import ChannelHandler, ChannelServer
 from seaweedmq.rpc.health import HealthProbe, Readiness
-from seaweedmq.rpc.messages import cluster, data, groups
+from seaweedmq.rpc.messages import blobs, cluster, data, groups
 from seaweedmq.rpc.messages.unary import Unary
 from seaweedmq.rpc.methods import METHODS, TOGETHER
 from seaweedmq.rpc.stream_admission import StreamAdmission, StreamMemory
@@ -137,6 +137,16 @@ class _Handlers:
             cluster.decode_replicate_request,
             cluster.encode_replicate_reply,
             self._admission.count,
+        )
+        services[transport.BLOBS_SERVICE]["Upload"] = grpc.stream_stream_rpc_method_handler(
+            self._stream("Upload", api.upload),
+            request_deserializer=blobs.decode_upload_request,
+            response_serializer=blobs.encode_upload_reply,
+        )
+        services[transport.BLOBS_SERVICE]["Read"] = grpc.stream_stream_rpc_method_handler(
+            self._stream("Read", api.read_blob),
+            request_deserializer=blobs.decode_range,
+            response_serializer=blobs.encode_blob_data,
         )
         batched = [METHODS[call] for call in TOGETHER]
         for service in {method.service for method in batched}:

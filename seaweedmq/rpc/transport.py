@@ -31,7 +31,8 @@ DATA_SERVICE: Final = "seaweedmq.v1.Data"
 ADMIN_SERVICE: Final = "seaweedmq.v1.Admin"
 CLUSTER_SERVICE: Final = "seaweedmq.v1.Cluster"
 GROUPS_SERVICE: Final = "seaweedmq.v1.Groups"
-SERVICES: Final = (DATA_SERVICE, ADMIN_SERVICE, CLUSTER_SERVICE, GROUPS_SERVICE)
+BLOBS_SERVICE: Final = "seaweedmq.v1.Blobs"
+SERVICES: Final = (DATA_SERVICE, ADMIN_SERVICE, CLUSTER_SERVICE, GROUPS_SERVICE, BLOBS_SERVICE)
 
 PUBLISH: Final = f"/{DATA_SERVICE}/Publish"
 SUBSCRIBE: Final = f"/{DATA_SERVICE}/Subscribe"
@@ -40,6 +41,8 @@ REPORT_LOAD: Final = f"/{CLUSTER_SERVICE}/ReportLoad"
 AT_ONCE: Final = "Together"
 """Name of each service's method by which its calls travel together."""
 JOIN_GROUP: Final = f"/{GROUPS_SERVICE}/Join"
+UPLOAD: Final = f"/{BLOBS_SERVICE}/Upload"
+READ: Final = f"/{BLOBS_SERVICE}/Read"
 
 PROTOCOL_KEY: Final = "seaweedmq-protocol"
 """Metadata key of every call, for the protocol version of the caller."""

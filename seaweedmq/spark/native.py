@@ -35,7 +35,8 @@ _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 _PLACE = {SEGMENT: IntegerType(), OFFSET: LongType(), TIMESTAMP: TimestampType()}
 _OF_THE_TAIL = frozenset(
     {
-        *("storage", "bootstrap", "topic", "columns", "includeHeaders", "startingTimestamp", "endingTimestamp"),
+        *("storage", "bootstrap", "topic", "columns", "includeHeaders", "includeReferences"),
+        *("startingTimestamp", "endingTimestamp"),
         *("minPartitions", "maxRecordsPerPartition", "failOnDataLoss"),
     }
 )

@@ -47,6 +47,7 @@ OPTIONS: Final[Mapping[str, frozenset[SparkApi]]] = MappingProxyType(
         "maxRecordsPerPartition": _READ,
         "failOnDataLoss": _READ,
         "includeHeaders": _READ,
+        "includeReferences": _READ,
         "columns": _READ,
         "maxRecordsPerTrigger": _STREAM,
         "maxOffsetsPerTrigger": _STREAM,
@@ -109,6 +110,8 @@ class ColumnOptions:
     columns: tuple[str, ...] | None
     """Names of the columns in order; None for all."""
     include_headers: bool
+    include_references: bool = False
+    """Whether there is the column ``reference`` of payloads by reference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +238,8 @@ def parse_shown(named: Mapping[str, str]) -> ColumnOptions:
     include_headers = parse_bool(named, "includeHeaders", default=True)
     if not include_headers and columns is not None and "headers" in map(str.lower, columns):
         raise InvalidArgument("option 'columns' names headers and 'includeHeaders' is false: drop one of them")
-    return ColumnOptions(columns=columns, include_headers=include_headers)
+    include_references = parse_bool(named, "includeReferences", default=False)
+    return ColumnOptions(columns=columns, include_headers=include_headers, include_references=include_references)
 
 
 def parse_bool(named: Mapping[str, str], option: str, *, default: bool) -> bool:

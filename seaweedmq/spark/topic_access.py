@@ -83,6 +83,11 @@ def broker_reader(location: TopicLocation, *, fail_on_data_loss: bool) -> Broker
 
 def chosen_columns(topic: Topic, shown: ColumnOptions) -> tuple[Column, ...]:
     """Return the columns of the result; InvalidArgument for an unknown one, Unsupported for a type that Spark lacks."""
-    columns = columns_of(topic, shown.columns, include_headers=shown.include_headers)
+    columns = columns_of(
+        topic,
+        shown.columns,
+        include_headers=shown.include_headers,
+        include_references=shown.include_references,
+    )
     spark_schema(columns)
     return columns

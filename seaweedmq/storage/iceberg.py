@@ -24,7 +24,7 @@ from seaweedmq.errors import AlreadyExists, InvalidArgument, Unavailable, Unsupp
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage.place import Place
 from seaweedmq.storage.snapshot import TopicSnapshot, read_snapshot
-from seaweedmq.storage.tables.delta.entries import holds_plain, topic_columns
+from seaweedmq.storage.tables.delta.entries import declared_kinds, topic_columns
 from seaweedmq.storage.tables.delta.log_folder import LogFolder
 from seaweedmq.storage.tables.delta.log_state import LogState, read_state
 from seaweedmq.storage.tables.delta.updater import reconcile
@@ -93,7 +93,7 @@ def export_iceberg(
     opened = _open_catalog(place, catalog, properties)
     reconcile(place, topic)
     state = _log_state(place, topic)
-    own = topic_columns(topic, plain=holds_plain(state.metadata))
+    own = topic_columns(topic, declared_kinds(state.metadata))
     columns, left_out, unreadable = iceberg_columns(own)
     if unreadable:
         raise Unsupported(

@@ -33,6 +33,7 @@ from seaweedmq.errors import (
 )
 from seaweedmq.model.broker import BrokerInfo, BrokerStatus, ClusterStatus
 from seaweedmq.model.description import SegmentSelection, SegmentStats, TopicDescription, UpdatedTopics
+from seaweedmq.model.messages import blobs as b
 from seaweedmq.model.messages import calls as c
 from seaweedmq.model.messages import groups as g
 from seaweedmq.model.messages import publish as p
@@ -99,6 +100,8 @@ class FakeCluster:
         self.in_flight_frames_max = 16
         self.recent_known = True
         """Whether brokers know the last acknowledgements of sealed segments."""
+        self.payloads: dict[str, bytes] = {}
+        """Uploaded payloads, by uri."""
         self.publish_streams = 0
         self.subscribe_streams = 0
         self.repeated_frames = 0
@@ -532,6 +535,31 @@ class FakeBroker:
             successors=stored.meta.successors,
             is_new_epoch=is_new_epoch,
         )
+
+    # --- payloads by reference ---------------------------------------------------------------------------------------
+    async def upload(
+        self, requests: AsyncIterator[b.UploadRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[b.UploadReply]:
+        self._check_alive()
+        opening = await anext(requests)
+        assert isinstance(opening, b.UploadOpen)
+        uri = f"blobs/{opening.topic}/{opening.topic_uid}/2026-11-28/{opening.upload_id}"
+        yield b.UploadReady(uri, 1 << 20)
+        parts: dict[int, bytes] = {}
+        number = 0
+        async for request in requests:
+            match request:
+                case b.PartBegin(number):
+                    parts[number] = b""
+                case b.PartData(data):
+                    parts[number] += data
+                case b.PartEnd():
+                    yield b.PartStored(number)
+                case b.UploadFinish(count, size_bytes):
+                    payload = b"".join(parts[part] for part in range(count))
+                    assert len(payload) == size_bytes
+                    self.cluster.payloads[uri] = payload
+                    yield b.UploadDone()
 
     # --- subscribe ---------------------------------------------------------------------------------------------------
     async def subscribe(

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from seaweedmq.codec.frame import HEADER_BYTES, stamp
+from seaweedmq.codec.frame import FLAG_KEY, FLAG_REFERENCE, HEADER_BYTES, stamp
 from seaweedmq.codec.logfile import LogPreamble, encode_preamble
 from seaweedmq.codec.payload.batch import schema_to_bytes
+from seaweedmq.codec.references import column_of
 from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import ProducerState
 from seaweedmq.model.topic import TopicName
-from tests.codec.samples import ALL_COLUMNS, HEADERS, NOON_US, TIMESTAMP, TYPED, Sample, plain_values, sample
+from tests.codec.samples import ALL_COLUMNS, HEADERS, NOON_US, REFERENCE, TIMESTAMP, TYPED, Sample, plain_values, sample
 from tests.support.kafka_batches import Record, batch_of, frame_bytes
 
 FOLDER = Path(__file__).parent / "golden"
@@ -63,6 +64,13 @@ def typed_sample() -> Sample:
     return sample("typed", columns, TYPED, PRICES)
 
 
+def reference_sample() -> Sample:
+    """A record whose payload is beside the topic, and one with its value in the frame."""
+    keys = pa.array([b"film", b"note"], pa.binary())
+    columns = [keys, plain_values([None, b"small"]), column_of([REFERENCE, None])]
+    return sample("reference", columns, FLAG_KEY | FLAG_REFERENCE)
+
+
 def kafka_frame() -> bytes:
     """A batch of two records of a Kafka client with an identity, in a frame of partition 3."""
     sent = [
@@ -82,6 +90,7 @@ def contents() -> dict[str, bytes]:
     return {
         "plain.log.hex": encode_preamble(PREAMBLE) + stamped(full_sample(), 100) + stamped(bare_sample(), 103),
         "kafka.frame.hex": kafka_frame(),
+        "reference.frame.hex": stamped(reference_sample(), 40),
         "typed.frame.hex": stamped(typed_sample(), 5),
         "typed.schema.hex": schema_to_bytes(PRICES),
     }

@@ -8,8 +8,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
-from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_TIMESTAMP, Frame, encode_header, split_frames
+from seaweedmq.codec.frame import (
+    FLAG_HEADERS,
+    FLAG_KEY,
+    FLAG_REFERENCE,
+    FLAG_TIMESTAMP,
+    Frame,
+    encode_header,
+    split_frames,
+)
 from seaweedmq.codec.payload.batch import encode_frame, payload_schema
+from seaweedmq.codec.references import column_of
+from seaweedmq.model.reference import PayloadReference
 
 ALL_COLUMNS = FLAG_KEY | FLAG_TIMESTAMP | FLAG_HEADERS
 TYPED = 1 << 8
@@ -91,6 +101,15 @@ WIDE_SCHEMA = pa.schema([pa.field(name, kind, nullable=name != "count") for name
 NESTED_SCHEMA = pa.schema([pa.field(name, kind) for name, kind, _ in NESTED])
 
 
+REFERENCE = PayloadReference(
+    uri="blobs/shop/orders/7/2020-09-13/00112233445566778899aabbccddeeff",
+    size_bytes=5_000_000_000,
+    content_type="video/mp4",
+    sha256=bytes(range(32)),
+    part_bytes=64 * 1024 * 1024,
+)
+
+
 def samples() -> list[Sample]:
     """Return frames of every kind of column: plain, plain with all optional columns, flat types, nested types."""
     times = pa.array([NOON_US, NOON_US - 5, NOON_US + 9], TIMESTAMP)
@@ -101,6 +120,11 @@ def samples() -> list[Sample]:
     return [
         sample("plain", [plain_values([b"x" * 100] * 50)], 0),
         sample("plain, all columns", [keys, times, headers, values], ALL_COLUMNS),
+        sample(
+            "by reference",
+            [keys, plain_values([None, b"small", None]), column_of([REFERENCE, None, None])],
+            FLAG_KEY | FLAG_REFERENCE,
+        ),
         sample("flat types", [keys, *wide], TYPED | FLAG_KEY, WIDE_SCHEMA),
         sample("nested types", [times, *nested], TYPED | FLAG_TIMESTAMP, NESTED_SCHEMA),
     ]

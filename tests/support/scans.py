@@ -12,9 +12,14 @@ from seaweedmq.storage.scan.range_scan import RangeScan
 
 
 def scan_of(
-    root: Path | None, topic: Topic, chosen: Sequence[str] | None = None, timestamps: Interval | None = None
+    root: Path | None,
+    topic: Topic,
+    chosen: Sequence[str] | None = None,
+    timestamps: Interval | None = None,
+    *,
+    include_references: bool = False,
 ) -> RangeScan:
-    columns = columns_of(topic, chosen)
+    columns = columns_of(topic, chosen, include_references=include_references)
     return RangeScan(
         place=None if root is None else Place(root),
         topic=topic,

@@ -10,7 +10,7 @@ from seaweedmq.broker.serve.start_offsets import StartOffsets
 from seaweedmq.codec.state import keys
 from seaweedmq.coordination.description import describe
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.errors import InvalidArgument, Unavailable
+from seaweedmq.errors import InvalidArgument, NotFound, Unavailable
 from seaweedmq.model.description import (
     IDS_MAX,
     OPEN,
@@ -126,6 +126,12 @@ class Descriptions:
         """Return the log end offsets of a topic's segments on this broker, by id: see ``calls.LogEnds``."""
         await self._view.wait_revision(revision)
         return {owned.segment.id: owned.log.end for owned in self._owned.of(name) if owned.topic.uid == topic_uid}
+
+    async def check_topic(self, name: TopicName, uid: int) -> None:
+        """Return if the topic exists and has this uid; raise NotFound if not, and Unavailable as :meth:`catch_up`."""
+        await self.catch_up(name, uid)
+        if name not in self._view.topics:
+            raise NotFound(f"there is no topic {name}: create it with `seaweedmq topic create {name}`")
 
     async def catch_up(self, name: TopicName, uid: int = 0) -> None:
         """Bring the view up to date with a topic that it does not know yet, of this uid or, if that is 0, any.

@@ -14,7 +14,7 @@ from seaweedmq.client.opener import Opener
 from seaweedmq.client.publish import publisher as aio_publisher
 from seaweedmq.errors import Closed
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import Dialer, Environment
+from seaweedmq.ports import BlobReader, Dialer, Environment
 
 
 class Client(Opener[Publisher, Subscriber, GroupSubscriber], BlockingContext):
@@ -24,12 +24,22 @@ class Client(Opener[Publisher, Subscriber, GroupSubscriber], BlockingContext):
     the administration of the cluster.
     """
 
-    def __init__(self, bootstrap: str | Sequence[str], dialer: Dialer, env: Environment, config: ClientConfig) -> None:
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str],
+        dialer: Dialer,
+        env: Environment,
+        config: ClientConfig,
+        blobs: BlobReader | None = None,
+    ) -> None:
+        """Connect to a cluster; raises as ``seaweedmq.connect``. ``blobs`` reads payloads from the storage itself."""
         self._background = Background(self.close, self._on_fork)
         self._publishers: list[aio_publisher.Publisher] = []
         try:
             self._core = self._background.run(
-                aio_client.Client.connect(bootstrap, dialer, env, config, self._background.loop.call_soon_threadsafe)
+                aio_client.Client.connect(
+                    bootstrap, dialer, env, config, self._background.loop.call_soon_threadsafe, blobs=blobs
+                )
             )
         except BaseException:
             self._background.stop()

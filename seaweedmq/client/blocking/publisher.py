@@ -1,5 +1,8 @@
 """The synchronous publisher."""
 
+import os
+from typing import Any, BinaryIO
+
 import pyarrow as pa
 
 from seaweedmq.client.blocking.background import Background
@@ -7,6 +10,7 @@ from seaweedmq.client.blocking.derive import BlockingContext, blocking, document
 from seaweedmq.client.publish import publisher as aio_publisher
 from seaweedmq.client.publish.batches.arguments import Headers
 from seaweedmq.client.publish.futures import RecordFuture, TableFuture
+from seaweedmq.client.publish.uploads.sources import FileSource, Source, StreamSource
 from seaweedmq.client.start import Timestamp
 
 
@@ -51,6 +55,76 @@ class Publisher(BlockingContext):
             Closed: If the publisher is closed.
         """
         return self._core.buffer.send(value, key=key, headers=headers, timestamp=timestamp, timeout=timeout)
+
+    def send_file(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        timestamp: Timestamp | None = None,
+        content_type: str = "",
+        timeout: float | None = None,
+    ) -> RecordFuture:
+        """Upload a file, then send a record that refers to it; return the future of its :class:`Receipt`.
+
+        The file may have any size, also none; neither client nor broker holds it in memory. Later records of the key
+        wait until the upload has ended, so that they stay in order. An upload continues where an earlier one of the
+        same, unchanged file stopped, also after the process was killed: send the file again within a day.
+
+        Args:
+            path: The file. It must not change before the future has an outcome.
+            key: The key, as in :meth:`send`.
+            headers: As in :meth:`send`.
+            timestamp: As in :meth:`send`.
+            content_type: The media type that subscribers see. Default: by the extension of the file.
+            timeout: The longest wait while ``buffer_bytes_max`` is reached, in seconds. Default: unlimited.
+
+        Raises:
+            InvalidArgument: If the path is not a regular file that can be read, an argument has the wrong type, or the
+                topic has a schema. The future fails with it if the file changes while it is sent.
+            DeadlineExceeded: If there is no room within ``timeout``. Nothing was sent.
+            Closed: If the publisher is closed.
+        """
+        return self._send_payload(FileSource(path, content_type), (key, headers, timestamp), timeout)
+
+    def send_stream(
+        self,
+        stream: BinaryIO,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        timestamp: Timestamp | None = None,
+        content_type: str = "",
+        timeout: float | None = None,
+    ) -> RecordFuture:
+        """Upload what an open binary file, pipe or socket has left, then send a record that refers to it.
+
+        A thread of the client reads it to its end; keep it open until the future has an outcome. At most 16 MiB of it
+        are in memory. It can be read only once, so its upload does not survive the process.
+
+        Args:
+            stream: An object with ``read(n)``, which returns bytes, and none at the end.
+            key: As in :meth:`send_file`.
+            headers: As in :meth:`send`.
+            timestamp: As in :meth:`send`.
+            content_type: The media type that subscribers see. Default: ``application/octet-stream``.
+            timeout: As in :meth:`send_file`.
+
+        Raises:
+            InvalidArgument: If ``stream`` is not an open binary file, an argument has the wrong type, or the topic has
+                a schema. The future fails with it if the stream cannot be read.
+            DeadlineExceeded: If there is no room within ``timeout``. Nothing was sent.
+            Closed: If the publisher is closed.
+        """
+        source = StreamSource(stream, self._core.buffer.new_upload_id(), content_type)
+        return self._send_payload(source, (key, headers, timestamp), timeout)
+
+    def _send_payload(self, source: Source, options: tuple[Any, ...], timeout: float | None) -> RecordFuture:
+        job = self._core.buffer.upload_job(source, *options)
+        while not self._core.buffer.add_upload(job):
+            self._core.buffer.room.wait(job.size_bytes, timeout)
+        return RecordFuture(job.promise, 0)
 
     def send_table(
         self,

@@ -23,6 +23,7 @@ class Subscriber(BlockingContext):
     ) -> None:
         self._core = core
         self._background = background
+        core.payloads.run = background.run
         self._pending: Future[bool] | None = None
 
     @property

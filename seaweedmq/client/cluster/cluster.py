@@ -27,7 +27,7 @@ from seaweedmq.model.description import ALL, IDS_MAX, SegmentSelection, TopicDes
 from seaweedmq.model.messages.calls import AwaitTopics, Call, DescribeTopic, GetClusterStatus
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName, topic_recreated
-from seaweedmq.ports import BrokerApi, Dialer, Environment
+from seaweedmq.ports import BlobReader, BrokerApi, Dialer, Environment
 from seaweedmq.runtime.process.forking import inherited
 from seaweedmq.runtime.retrying import deadline, is_retryable
 
@@ -72,6 +72,8 @@ class Cluster:
         self.config = config
         self.updates = TopicUpdates(self._await_topics, env.rng)
         """Updates of the topics that have subscribers."""
+        self.own_blobs: BlobReader | None = None
+        """Access of this process to the payloads in the storage itself; None if it has none."""
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         """The loop in which the client connected."""

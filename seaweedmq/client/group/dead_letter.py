@@ -14,6 +14,7 @@ from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.retry import retrying
 from seaweedmq.client.subscribe.messages import FetchedRows, Message, record_batch_of
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
+from seaweedmq.codec.references import KAFKA_HEADER, REFERENCE, reference_json, reference_of
 from seaweedmq.core.member.record_dispatch import DeadRecord
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound
 from seaweedmq.model.config import KIB
@@ -95,6 +96,10 @@ class DeadLetter:
         headers = [item for item in row.column("_headers")[0].as_py() or () if not item[0].startswith(PREFIX)]
         headers += [(PREFIX + name, str(value).encode()) for name, value in properties.items()]
         columns = {name: row.column(name) for name in row.schema.names if name not in PLACE}
+        reference = reference_of(columns.pop(REFERENCE.name)[0].as_py()) if REFERENCE.name in columns else None
+        if reference is not None:  # In another topic nothing resolves it.
+            columns["_value"] = pa.array([reference_json(reference)], pa.binary())
+            headers = [*(item for item in headers if item[0] != KAFKA_HEADER), (KAFKA_HEADER, b"1")]
         columns["_headers"] = pa.array([headers], type=_HEADERS.type)
         if not headers:
             del columns["_headers"]

@@ -31,7 +31,7 @@ class GroupOrigin(Origin):
     def __init__(
         self, origin: Origin, assigned: AssignedSegment, span: RowSpan[FetchedRows], owner: OriginOwner
     ) -> None:
-        super().__init__(origin.topic, assigned.segment, origin.partition)
+        super().__init__(origin.topic, assigned.segment, origin.partition, origin.payloads)
         self.assigned = assigned
         self.span = span
         self._first = span.first

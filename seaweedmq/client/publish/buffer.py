@@ -18,25 +18,25 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from threading import get_ident
+from typing import Any
 
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.publish.batches.arguments import HeaderPairs, Headers, as_bytes, as_headers
 from seaweedmq.client.publish.batches.batch import Batch
-from seaweedmq.client.publish.batches.framing import FRAME_BYTES_MAX
+from seaweedmq.client.publish.batches.framing import FRAME_BYTES_MAX, FRAME_OVERHEAD_BYTES
 from seaweedmq.client.publish.batches.tables import TableJob
 from seaweedmq.client.publish.futures import RecordFuture
 from seaweedmq.client.publish.promise import BatchPromise
 from seaweedmq.client.publish.send_room import SendRoom
 from seaweedmq.client.publish.unreported_errors import UnreportedErrors
 from seaweedmq.client.publish.unsettled_work import UnsettledWork, Work
+from seaweedmq.client.publish.uploads.job import UploadJob
+from seaweedmq.client.publish.uploads.sources import Source, ValueSource
 from seaweedmq.client.start import Timestamp, to_us
-from seaweedmq.codec.frame import HEADER_BYTES
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, fresh
 
 RECORD_OVERHEAD_BYTES = 32
 """Size added to the bytes of every record, so that a million empty ones also count."""
-FRAME_OVERHEAD_BYTES = HEADER_BYTES + 1024
-"""Upper bound of the size of a frame with one record, without the record's bytes."""
 
 _NO_THREAD_YET, _MANY = -1, -2
 """Values in place of a thread's identity, which is positive."""
@@ -48,7 +48,8 @@ class RecordBuffer:
     """The open batch and the waiting work of one publisher.
 
     ``unsettled`` is the work that the loop has taken, and ``failures`` are those to be reported by flushes. ``post``
-    schedules a function in the loop, from any thread; ``clock`` returns the loop's time in seconds.
+    schedules a function in the loop, from any thread; ``clock`` returns the loop's time in seconds. ``new_upload_id``
+    returns a random id of an upload.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class RecordBuffer:
         post: Callable[[Callable[[], None]], object],
         clock: Callable[[], float],
         wall_us: Callable[[], int],
+        new_upload_id: Callable[[], str],
         config: ClientConfig,
     ) -> None:
         self._unsettled = unsettled
@@ -69,6 +71,10 @@ class RecordBuffer:
         self._linger_s = config.linger_s
         self._delivery_timeout_s = config.delivery_timeout_s
         self.frame_bytes_max = FRAME_BYTES_MAX
+        self._reference_threshold = config.reference_threshold
+        if config.reference_threshold is not None:
+            self.send = self._send_by_size  # type: ignore[method-assign]  # others do not pay for the comparison
+        self.new_upload_id = new_upload_id
         self._loop_thread = get_ident()
         self._thread = _NO_THREAD_YET
         """The only thread that has sent so far."""
@@ -139,6 +145,53 @@ class RecordBuffer:
         sent._position = index  # noqa: SLF001
         return sent
 
+    def _send_by_size(self, value: bytes, **options: Any) -> RecordFuture:
+        """Take in a record like :meth:`send`, by reference if its value is above ``reference_threshold``."""
+        value = as_bytes("value", value)
+        assert self._reference_threshold is not None
+        if len(value) <= self._reference_threshold:
+            return RecordBuffer.send(self, value, **options)
+        return self._send_value(value, **options)
+
+    def _send_value(
+        self,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        timestamp: Timestamp | None = None,
+        timeout: float | None = None,
+    ) -> RecordFuture:
+        job = self.upload_job(ValueSource(value, self.new_upload_id()), key, headers, timestamp)
+        while not self.add_upload(job):
+            self.room.wait(job.size_bytes, timeout)
+        return RecordFuture(job.promise, 0)
+
+    def upload_job(
+        self, source: Source, key: bytes | None, headers: Headers | None, timestamp: Timestamp | None
+    ) -> UploadJob:
+        """Return a record of a payload to be uploaded; InvalidArgument if key and headers do not fit a frame."""
+        job = UploadJob(source, key=key, headers=headers, timestamp=timestamp, now_us=self._wall_us())
+        if job.record_bytes + FRAME_OVERHEAD_BYTES > self.frame_bytes_max:
+            raise self._over_limit(job.record_bytes)
+        return job
+
+    def add_upload(self, job: UploadJob) -> bool:
+        """Queue a record whose payload is to be uploaded, like :meth:`add_table`; raises as :meth:`send`."""
+        with self._lock:
+            if self._closed is not None:
+                raise fresh(self._closed)
+            if self.rejection is not None:
+                raise fresh(self.rejection)
+            if not self.room.has(job.size_bytes):
+                return False
+            self._cut()
+            job.begin(self._clock() + self._delivery_timeout_s, self._settled, self._loop_thread)
+            self.room.add(job.size_bytes)
+            self.work.append(job)
+        self._post(self.work_added.set)
+        return True
+
     def _was_counted(self, batch: Batch, index: int) -> bool:
         """Whether the batch, which was cut meanwhile, contains the record."""
         with self._lock:
@@ -168,7 +221,10 @@ class RecordBuffer:
     ) -> RecordFuture:
         """Take in a record that does not fit the fast path of :meth:`send`."""
         if size - RECORD_OVERHEAD_BYTES + FRAME_OVERHEAD_BYTES > self.frame_bytes_max:
-            return self._refused(size - RECORD_OVERHEAD_BYTES)
+            bytes_without = size - RECORD_OVERHEAD_BYTES - len(value)
+            if bytes_without + FRAME_OVERHEAD_BYTES > self.frame_bytes_max:
+                return self._refused(self._over_limit(bytes_without))
+            return self._send_value(value, key=key, headers=headers, timestamp=time_us, timeout=timeout)
         while True:
             with self._lock:
                 if get_ident() != self._thread or self._is_sending:
@@ -299,12 +355,14 @@ class RecordBuffer:
         self.work.append(batch)
         return True
 
-    def _refused(self, size: int) -> RecordFuture:
+    def _over_limit(self, size: int) -> InvalidArgument:
         limit = self.frame_bytes_max - FRAME_OVERHEAD_BYTES
-        error = InvalidArgument(
-            f"a record of {size} bytes is over the limit of {limit} bytes (key, value and headers): split it, or raise "
+        return InvalidArgument(
+            f"a record with {size} bytes of key and headers is over the limit of {limit}: shorten them, or raise "
             "frame_bytes_max on every broker"
         )
+
+    def _refused(self, error: InvalidArgument) -> RecordFuture:
         promise = BatchPromise(0.0, lambda: None)
         promise.begin(1)
         promise.failed(range(1), error)

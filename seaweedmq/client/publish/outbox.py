@@ -12,7 +12,14 @@ from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from seaweedmq.client.publish.batches.framing import FRAME_BYTES_MAX, by_segment, frames_of, renumbered, rows_of_frame
+from seaweedmq.client.publish.batches.framing import (
+    FRAME_BYTES_MAX,
+    FRAME_OVERHEAD_BYTES,
+    by_segment,
+    frames_of,
+    renumbered,
+    rows_of_frame,
+)
 from seaweedmq.client.publish.batches.rows import Rows
 from seaweedmq.codec.frame import SCHEMA_VERSION_SHIFT
 from seaweedmq.core.publish.outgoing_frame import FrameAcked, FrameFailed, FrameOutcome, FrameRerouted, OutgoingFrame
@@ -122,8 +129,12 @@ class Outbox:
         errors = [str(window.last_error) for window in self._windows.values() if window.last_error is not None]
         return f"; last: {'; '.join(errors[:3])}" if errors else ""
 
-    def begin(self, ring: KeyRange, segments: Iterable[Segment]) -> list[Action]:
-        """Set the topic's ring and segments; Unavailable if the open segments do not cover the ring."""
+    def begin(self, ring: KeyRange, segments: Iterable[Segment], frame_bytes_max: int = 0) -> list[Action]:
+        """Set the topic's ring and segments, and the limit of frames if it is known, not 0.
+
+        Unavailable is raised if the open segments do not cover the ring.
+        """
+        self._frame_bytes_max = min(self._frame_bytes_max, frame_bytes_max or self._frame_bytes_max)
         open_segments = {segment.id: segment for segment in segments if segment.is_open}
         self._routes = Routes.to_open(ring, open_segments.values())
         self._successors = open_segments
@@ -265,7 +276,9 @@ class Outbox:
         return [self._limits()]
 
     def _limits(self) -> SendLimits:
-        return SendLimits(self._frame_bytes_max, min(self.rows_bytes, self._bytes_max))
+        # A value that fits a batch also fits a frame; a larger one is sent by reference.
+        fitting = max(1, self._frame_bytes_max - FRAME_OVERHEAD_BYTES)
+        return SendLimits(self._frame_bytes_max, min(self.rows_bytes, self._bytes_max, fitting))
 
     def _current_routes(self) -> Routes:
         assert self._routes is not None, "begin() must be called first"

@@ -1,10 +1,12 @@
 """The publisher: sends records and tables of one topic, over one stream per open segment."""
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from threading import get_ident
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
@@ -14,6 +16,8 @@ from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.publish.batches.arguments import Headers
+from seaweedmq.client.publish.batches.batch import Batch
+from seaweedmq.client.publish.batches.rows import Rows
 from seaweedmq.client.publish.batches.tables import TableJob, as_table, fit, is_plain, schema_to_adopt
 from seaweedmq.client.publish.buffer import RecordBuffer
 from seaweedmq.client.publish.futures import RecordFuture, TableFuture
@@ -22,6 +26,9 @@ from seaweedmq.client.publish.segment_sender import SegmentSender
 from seaweedmq.client.publish.send_room import NoRoom
 from seaweedmq.client.publish.unreported_errors import UnreportedErrors
 from seaweedmq.client.publish.unsettled_work import UnsettledWork, Work
+from seaweedmq.client.publish.uploads.job import UploadJob
+from seaweedmq.client.publish.uploads.sources import FileSource, Source, StreamSource, new_upload_id
+from seaweedmq.client.publish.uploads.uploader import Uploader
 from seaweedmq.client.start import Timestamp
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.core.publish.outgoing_frame import FrameAcked, FrameFailed
@@ -65,6 +72,7 @@ class Publisher(ClosingContext):
         self._view = TopicView(cluster, topic, self._on_description, lambda: self._outbox.segments)
         self._senders: dict[int, SegmentSender] = {}
         self._tasks = BackgroundTasks(f"of {topic}", self._on_task_failed)
+        self._uploader = Uploader(cluster, topic, config.delivery_timeout_s, self._tasks.spawn, self._release)
         self._progress = asyncio.Event()
         self._unsettled = UnsettledWork()
         self._failures = UnreportedErrors()
@@ -77,6 +85,7 @@ class Publisher(ClosingContext):
             post=post,
             clock=self._loop.time,
             wall_us=cluster.env.wall_us,
+            new_upload_id=partial(new_upload_id, cluster.env.rng),
             config=config,
         )
 
@@ -97,14 +106,14 @@ class Publisher(ClosingContext):
 
     def described(self) -> str:
         """Return the kind, the topic, and the number of unacknowledged records, for messages."""
-        works = {*self._unsettled, *self.buffer.waiting_work()}
-        records = self.buffer.open_records + sum(work.promise.pending for work in works)
+        records = self.buffer.open_records + sum(work.promise.pending for work in self._open_work())
         return f"publisher of {self._topic} ({records} records not acknowledged)"
 
     async def start(self) -> None:
         """Query the topic's segments and begin to work; NotFound if the topic does not exist."""
         description = await self._view.description(True)
-        self._report(self._outbox.begin(description.topic.ring, description.segments))
+        self._uploader.topic_uid = description.topic.uid
+        self._report(self._outbox.begin(description.topic.ring, description.segments, description.frame_bytes_max))
         self._tasks.spawn(self._pump(), "publisher pump")
         if description.topic.partitions is not None:
             self._view.refresh_periodically(self._config.metadata_max_age_s)
@@ -128,6 +137,46 @@ class Publisher(ClosingContext):
                 return self.buffer.send(value, key=key, headers=headers, timestamp=timestamp)
             except NoRoom as full:
                 await self.buffer.room.available(full.size_bytes)
+
+    async def send_file(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        timestamp: Timestamp | None = None,
+        content_type: str = "",
+    ) -> RecordFuture:
+        """Upload a file, then send a record that refers to it, and return its future. Waits like :meth:`send`.
+
+        Arguments and errors are those of :meth:`seaweedmq.Publisher.send_file`, except ``timeout``.
+        """
+        self._cluster.check_loop()
+        source = await asyncio.to_thread(FileSource, path, content_type)
+        return await self._send_payload(source, key, headers, timestamp)
+
+    async def send_stream(
+        self,
+        stream: BinaryIO,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        timestamp: Timestamp | None = None,
+        content_type: str = "",
+    ) -> RecordFuture:
+        """Upload what an open binary file has left, then send a record that refers to it. Waits like :meth:`send`.
+
+        Arguments and errors are those of :meth:`seaweedmq.Publisher.send_stream`, except ``timeout``.
+        """
+        self._cluster.check_loop()
+        source = StreamSource(stream, self.buffer.new_upload_id(), content_type)
+        return await self._send_payload(source, key, headers, timestamp)
+
+    async def _send_payload(self, source: Source, *options: Any) -> RecordFuture:
+        job = self.buffer.upload_job(source, *options)
+        while not self.buffer.add_upload(job):
+            await self.buffer.room.available(job.size_bytes)
+        return RecordFuture(job.promise, 0)
 
     async def send_table(
         self, table: pa.Table | pa.RecordBatch, key: str | None = None, timestamp: str | None = None
@@ -157,10 +206,13 @@ class Publisher(ClosingContext):
         if error is not None:
             raise error
 
+    def _open_work(self) -> set[Work]:
+        return {*self._unsettled, *self.buffer.waiting_work()}
+
     async def _until_settled(self, timeout_s: float | None) -> None:
         """Wait until everything sent so far has an outcome; DeadlineExceeded if it has not after ``timeout_s``."""
         self.buffer.cut()
-        pending: set[Work] = {*self._unsettled, *self.buffer.waiting_work()}
+        pending = self._open_work()
         if pending:
             try:
                 async with asyncio.timeout(timeout_s):
@@ -178,7 +230,8 @@ class Publisher(ClosingContext):
         and the next call awaits it and raises its error.
 
         Args:
-            timeout: The longest wait in seconds. Default: ``close_timeout_s``.
+            timeout: The longest wait in seconds. Default: ``close_timeout_s`` after the last upload of a payload has
+                ended, however long that takes.
 
         Raises:
             DeadlineExceeded: If records have no outcome after ``timeout``. The publisher is closed nevertheless.
@@ -187,18 +240,20 @@ class Publisher(ClosingContext):
         """
         if not self._closing.is_reported:
             self._cluster.check_loop()
-        timeout_s = self._config.close_timeout_s if timeout is None else timeout
         try:
-            await self._closing.once(partial(self._close, timeout_s), f"close the publisher of {self._topic}")
+            await self._closing.once(partial(self._close, timeout), f"close the publisher of {self._topic}")
         finally:
             if self._closing.is_reported:  # Until then the client holds it, to report a failure when it is closed.
                 self._on_close(self)
 
-    async def _close(self, timeout_s: float) -> None:
+    async def _close(self, timeout: float | None) -> None:
         closed = Closed(f"the publisher of {self._topic} is closed: open another")
         self.buffer.close(closed)
         try:
-            await self._until_settled(timeout_s)
+            if timeout is None:  # An upload ends by itself once it makes no progress.
+                while any(isinstance(work, UploadJob) for work in self._open_work()):
+                    await self._unsettled.wait({work for work in self._open_work() if isinstance(work, UploadJob)})
+            await self._until_settled(self._config.close_timeout_s if timeout is None else timeout)
             error = self._failures.first_unreported()
             if error is not None:
                 raise error
@@ -250,10 +305,13 @@ class Publisher(ClosingContext):
             work = self.buffer.work.popleft()
             self._unsettled.add(work)
             self._watch(work.promise.deadline_s)
-            await self._encode(work)
+            if isinstance(work, UploadJob):
+                self._uploader.start(work)
+            else:
+                await self._encode(work)
             self.buffer.room.encoded()
 
-    async def _encode(self, work: Work) -> None:
+    async def _encode(self, work: Batch | TableJob) -> None:
         """Turn work into frames, as room permits."""
         added = 0
         error: SeaweedMQError | None = None
@@ -261,12 +319,22 @@ class Publisher(ClosingContext):
             for rows in work.rows(self._outbox.rows_bytes):
                 if self._outbox.is_crowded:
                     await self._until_room(work.promise.deadline_s)
-                self._report(self._outbox.add(rows))
+                free = self._uploader.admit(rows)
+                if free is not None:
+                    self._report(self._outbox.add(free))
                 added += len(rows)
         except SeaweedMQError as failure:
             error = failure
         if error is not None or added == 0:
             work.promise.settle_from(added, error)
+
+    def _release(self, released: Rows | FrameFailed) -> None:
+        """Send rows that waited for an upload: see ``Uploader``."""
+        if isinstance(released, FrameFailed):
+            self._report([released])
+        else:
+            self._report(self._outbox.add(released))
+            self._watch(released.promise.deadline_s)
 
     async def _until_room(self, deadline_s: float) -> None:
         """Wait for room in the outbox; DeadlineExceeded if there is none before ``deadline_s``."""
@@ -327,6 +395,6 @@ class Publisher(ClosingContext):
 
     def _fail_everything(self, error: SeaweedMQError) -> None:
         self._report(self._outbox.clear(error))
-        for work in [*self._unsettled, *self.buffer.waiting_work()]:
+        for work in self._open_work():
             work.promise.fail_rest(error)
         self.buffer.work.clear()

@@ -1,4 +1,4 @@
-"""Batches and tables without an outcome, and the flushes that wait for them."""
+"""Batches, tables and uploads without an outcome, and the flushes that wait for them."""
 
 import asyncio
 from collections.abc import Iterator
@@ -6,8 +6,9 @@ from typing import TypeAlias
 
 from seaweedmq.client.publish.batches.batch import Batch
 from seaweedmq.client.publish.batches.tables import TableJob
+from seaweedmq.client.publish.uploads.job import UploadJob
 
-Work: TypeAlias = Batch | TableJob
+Work: TypeAlias = Batch | TableJob | UploadJob
 
 
 class UnsettledWork:

@@ -1,24 +1,27 @@
 """Conversion of received rows to messages and Arrow batches."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import repeat
 from operator import length_hint
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
 
+from seaweedmq.client.subscribe.payloads import BlockingPayload, Payloads, PayloadStream
 from seaweedmq.codec.arrays import array_of
-from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_TIMESTAMP, SCHEMA_VERSION_SHIFT
+from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_REFERENCE, FLAG_TIMESTAMP, SCHEMA_VERSION_SHIFT
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA, TIMESTAMP
 from seaweedmq.codec.python_values import python_values
+from seaweedmq.codec.references import REFERENCE, reference_of
 from seaweedmq.codec.timestamps import EPOCH
 from seaweedmq.core.member.acks import Offsets, offsets_of
 from seaweedmq.errors import InvalidArgument
+from seaweedmq.model.reference import PayloadReference
 
 _KEY, _HEADERS = PLAIN_SCHEMA.field("_key"), PLAIN_SCHEMA.field("_headers")
 _SEGMENT = pa.field("_segment", pa.int32(), nullable=False)
@@ -35,12 +38,13 @@ _LEADING = [
 class Origin:
     """The shared origin of messages, which receives their acknowledgements. Without a group it ignores them."""
 
-    __slots__ = ("partition", "segment", "topic")
+    __slots__ = ("partition", "payloads", "segment", "topic")
 
-    def __init__(self, topic: str, segment: int, partition: int | None) -> None:
+    def __init__(self, topic: str, segment: int, partition: int | None, payloads: Payloads) -> None:
         self.topic = topic
         self.segment = segment
         self.partition = partition
+        self.payloads = payloads
 
     def ack(self, offset: int) -> None:
         """Handle an acknowledged record."""
@@ -98,7 +102,8 @@ class _Fields(NamedTuple):
     value: Any
     """The value as bytes, or None, with which Kafka clients mark a deleted key. For a topic with a schema, a dict of
     the columns. A date that Python cannot represent is the stored number, or in UTC if only its local time is out of
-    range."""
+    range. For a payload by reference the whole payload, fetched and verified at each access; in asyncio
+    :meth:`Message.fetch` does that."""
     header_pairs: list[tuple[str, bytes | None]] | None
     """The headers in order; None if there are none. A name may be repeated, and a value may be None, as Kafka clients
     send them."""
@@ -140,6 +145,38 @@ class Message(_Fields):
         """The number of deliveries to the group, including the current one; 1 without a group."""
         return int(self.origin.deliveries(self.offset))
 
+    @property
+    def reference(self) -> PayloadReference | None:
+        """The payload that the record refers to; None if its value is in the record."""
+        return None
+
+    async def fetch(self) -> Any:
+        """Return the value; that of a payload by reference is fetched and verified. For asyncio.
+
+        Raises:
+            PayloadLost: If the payload is missing, changed, too short, or of another topic. The record can still be
+                acknowledged.
+            StorageFailed: If the storage cannot be read for ``read_retry_timeout_s``.
+            Unavailable: If no broker answers for that time.
+        """
+        return self.value
+
+    def open(self) -> PayloadStream | BlockingPayload:
+        """Open the value as a stream of bytes, which raises as :meth:`fetch` while it is read.
+
+        A payload by reference is verified before its last bytes are passed on, and the stream holds 4 MiB at a time.
+
+        Returns:
+            A binary file that is read in order, in the synchronous API; a :class:`PayloadStream` in asyncio.
+
+        Raises:
+            InvalidArgument: If the topic has a schema, so that the value is no bytes.
+        """
+        if not isinstance(self.value, bytes | None):
+            raise InvalidArgument("the topic has a schema, so that the value is no bytes: read message.value")
+        payloads: Payloads = self.origin.payloads
+        return payloads.open(self.value or b"")
+
     def ack(self) -> None:
         """Acknowledge the record, which may advance the group's position. Any thread may call it.
 
@@ -167,6 +204,46 @@ class Message(_Fields):
         )
 
 
+class ReferencedMessage(Message):
+    """A delivered record whose value is a payload by reference."""
+
+    __slots__ = ()
+
+    @property
+    def reference(self) -> PayloadReference:
+        """The payload that the record refers to."""
+        return cast(PayloadReference, self[_VALUE_AT])
+
+    @property
+    def value(self) -> bytes:
+        """The whole payload, fetched and verified at each access; raises as :meth:`fetch`. Not in asyncio.
+
+        The property hides the field of the tuple, which has the reference.
+        """
+        payloads: Payloads = self.origin.payloads
+        return payloads.value(self.reference)
+
+    async def fetch(self) -> bytes:
+        """Return the whole payload, fetched and verified."""
+        payloads: Payloads = self.origin.payloads
+        return await payloads.fetch(self.reference)
+
+    def open(self) -> PayloadStream | BlockingPayload:
+        """Open the payload as a stream."""
+        payloads: Payloads = self.origin.payloads
+        return payloads.open(self.reference)
+
+    def __repr__(self) -> str:
+        return (
+            f"Message(topic={self.topic!r}, segment={self.segment}, offset={self.offset}, "
+            f"timestamp={self.timestamp.isoformat()}, key={self.key!r}, reference={self.reference!r}, "
+            f"headers={self.headers!r})"
+        )
+
+
+_VALUE_AT = _Fields._fields.index("value")
+
+
 def delay_s(delay: "float | timedelta") -> float:
     """Convert a delay to seconds; InvalidArgument unless it is a finite number or timedelta from 0 up."""
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
@@ -185,7 +262,7 @@ class MessageRun:
     def __init__(self, arrived: FetchedRows) -> None:
         self._arrived = arrived
         self._offsets = iter(range(arrived.first_offset, arrived.first_offset + len(arrived)))
-        self._messages = map(tuple.__new__, repeat(Message), _fields(arrived, self._offsets))
+        self._messages = map(tuple.__new__, *_kinds_and_fields(arrived, self._offsets))
 
     def __iter__(self) -> Iterator[Message]:
         """Return the same iterator every time: a new iteration continues."""
@@ -202,8 +279,10 @@ class MessageRun:
         return self._arrived.slice(len(self._arrived) - left, left)
 
 
-def _fields(arrived: FetchedRows, offsets: Iterator[int]) -> Iterator[tuple[Any, ...]]:
-    """Yield the values of ``_Fields`` for every row. Columns are converted to Python at once."""
+def _kinds_and_fields(
+    arrived: FetchedRows, offsets: Iterator[int]
+) -> tuple[Iterable[type[Message]], Iterator[tuple[Any, ...]]]:
+    """Return the class and the values of ``_Fields`` of every row. Columns are converted to Python at once."""
     batch = arrived.batch
     (key, timestamp, header), at = _leading_columns(arrived)
     keys: Any = repeat(None) if key is None else key.to_pylist()
@@ -215,7 +294,14 @@ def _fields(arrived: FetchedRows, offsets: Iterator[int]) -> Iterator[tuple[Any,
         values: Any = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     else:
         values = batch.column(at).to_pylist()
-    return zip(repeat(arrived.origin), offsets, timestamps, keys, values, headers, strict=False)
+    kinds: Iterable[type[Message]] = repeat(Message)
+    if arrived.flags & FLAG_REFERENCE:
+        references = [reference_of(stored) for stored in batch.column(at + 1).to_pylist()]
+        kinds = [Message if reference is None else ReferencedMessage for reference in references]
+        values = [
+            value if reference is None else reference for value, reference in zip(values, references, strict=True)
+        ]
+    return kinds, zip(repeat(arrived.origin), offsets, timestamps, keys, values, headers, strict=False)
 
 
 def _leading_columns(arrived: FetchedRows) -> tuple[list[pa.Array | None], int]:
@@ -227,7 +313,8 @@ def _leading_columns(arrived: FetchedRows) -> tuple[list[pa.Array | None], int]:
 
 def columns_of(schema: pa.Schema | None, has_partitions: bool) -> list[str]:
     """Return the names of the columns of :func:`record_batch_of` for a topic with this schema (None for plain)."""
-    return [f.name for f in _leading(has_partitions)] + (["_value"] if schema is None else list(schema.names))
+    content = ["_value", REFERENCE.name] if schema is None else list(schema.names)
+    return [f.name for f in _leading(has_partitions)] + content
 
 
 def check_columns(columns: Sequence[str] | None, schema: pa.Schema | None, has_partitions: bool) -> None:
@@ -242,8 +329,8 @@ def record_batch_of(arrived: FetchedRows, columns: Sequence[str] | None = None) 
     """Convert rows to a batch, without copying the stored columns.
 
     The columns are ``_segment``, ``_partition`` for a topic with partitions, ``_offset``, ``_timestamp``, ``_key``,
-    ``_headers``, and ``_value`` or the topic's columns; or those named. A missing one is null: a topic with a schema
-    may have plain records.
+    ``_headers``, and ``_value`` or the topic's columns, and ``_reference`` if the frame has payloads by reference; or
+    those named. A missing one is null: a topic with a schema may have plain records.
     """
     batch = arrived.batch
     count = batch.num_rows
@@ -266,7 +353,8 @@ def record_batch_of(arrived: FetchedRows, columns: Sequence[str] | None = None) 
     present = [name for name in columns if name in full.schema.names]
     if len(present) == len(columns):
         return full.select(present)
-    arrays = [full.column(name) if name in present else pa.nulls(count) for name in columns]
+    absent = pa.nulls(count), pa.nulls(count, REFERENCE.type)
+    arrays = [full.column(name) if name in present else absent[name == REFERENCE.name] for name in columns]
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 

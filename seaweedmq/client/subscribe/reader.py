@@ -17,6 +17,7 @@ from seaweedmq.client.retry import retrying
 from seaweedmq.client.subscribe.assembler import FrameAssembler
 from seaweedmq.client.subscribe.messages import FetchedRows, Origin
 from seaweedmq.client.subscribe.offset_tracker import OffsetTracker
+from seaweedmq.client.subscribe.payloads import Payloads
 from seaweedmq.client.subscribe.receive_credit import ReceiveCredit
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.codec.payload.batch import decode_frame
@@ -45,6 +46,10 @@ class ReaderOwner(Protocol):
     def has_partitions(self) -> bool:
         """Whether the topic has partitions."""
 
+    @property
+    def payloads(self) -> Payloads:
+        """The payloads by reference of the topic's records."""
+
     def on_arrived(self, reader: "SegmentReader") -> None:
         """Handle a reader that has rows, has ended, or has failed."""
 
@@ -71,7 +76,8 @@ class SegmentReader:
         self._owner = owner
         self._cluster = cluster
         self._topic = topic
-        self._origin = Origin(str(topic), segment.id, segment.slots.lo if owner.has_partitions else None)
+        partition = segment.slots.lo if owner.has_partitions else None
+        self._origin = Origin(str(topic), segment.id, partition, owner.payloads)
         self._cursor = OffsetTracker(segment, start, stop_offset)
         self._credit = ReceiveCredit(cluster.config.credit_bytes_min)
         self._arrived: deque[tuple[Frame, range]] = deque()

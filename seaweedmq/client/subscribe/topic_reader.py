@@ -18,6 +18,7 @@ from seaweedmq.client.start import start_of
 from seaweedmq.client.subscribe.iteration import Iteration
 from seaweedmq.client.subscribe.messages import FetchedRows, Message
 from seaweedmq.client.subscribe.options import ReadOptions
+from seaweedmq.client.subscribe.payloads import Payloads
 from seaweedmq.client.subscribe.reader import SegmentReader
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.core.lineage.problems import check_recoverable
@@ -76,6 +77,8 @@ class TopicReader(ClosingContext):
         self.skipped: deque[SkippedRecords] = deque(maxlen=SKIPPED_REMEMBERED_MAX)
         """The lost records skipped by ``on_missing="skip"``: the last 1,000 gaps, in the order of reading."""
         self._view = TopicView(cluster, topic, self._on_description, lambda: self._readers)
+        self.payloads = Payloads(cluster, topic)
+        """The payloads by reference of the topic's records."""
         self.schema: pa.Schema | None = None
         """The topic's latest known schema; None for a plain topic."""
         self.has_partitions = False
@@ -120,7 +123,8 @@ class TopicReader(ClosingContext):
         """Iterate over the records as Arrow batches. Raises as iteration over messages, and may be mixed with it.
 
         The columns are ``_segment``, ``_partition`` for a topic with partitions, ``_offset``, ``_timestamp``, ``_key``,
-        ``_headers``, and ``_value`` or the topic's columns.
+        ``_headers``, and ``_value`` or the topic's columns. Batches with payloads by reference also have
+        ``_reference``, and a record has one of the two.
         """
         return Iteration(self._fetch_in_loop, self._pop_batches)
 
@@ -193,6 +197,7 @@ class TopicReader(ClosingContext):
         self.skipped.append(SkippedRecords(segment.id, offsets.start, offsets.stop))
 
     def _on_description(self, description: TopicDescription) -> None:
+        self.payloads.topic_uid = description.topic.uid
         schema = description.topic.schema
         self.schema = None if schema is None else schema_from_bytes(schema)
         self.has_partitions = description.topic.partitions is not None

@@ -16,6 +16,7 @@ from seaweedmq.codec.kafka.columns import US_PER_MS
 from seaweedmq.codec.kafka.compression import NONE
 from seaweedmq.codec.kafka.header import FIRST_TIMESTAMP_AT, MAGIC, NO_PRODUCER, patched_head, write_crc
 from seaweedmq.codec.kafka.varints import Longs
+from seaweedmq.codec.references import KAFKA_HEADER, REFERENCE, reference_json, reference_of
 
 Row: TypeAlias = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 """Timestamp in milliseconds, key, value, headers."""
@@ -27,8 +28,10 @@ _TIMESTAMPS: Final = struct.Struct(">qq")
 def batches_of(rows: pa.RecordBatch, base_offset: int, leader_epoch: int, bytes_max: int) -> list[bytes]:
     """Return rows of consecutive offsets as uncompressed batches of no producer.
 
-    A batch has at most ``bytes_max`` or one record. The columns are ``_key, _timestamp, _headers, _value``; timestamps
-    are rounded down to milliseconds.
+    A batch has at most ``bytes_max`` or one record. The columns are ``_key, _timestamp, _headers, _value``, and
+    ``_reference`` in a frame with payloads by reference; timestamps are rounded down to milliseconds. Kafka has no such
+    payloads: the value is the reference as JSON, with a header that says so. A null would delete the key in a compacted
+    topic.
     """
     return batches_of_rows(_rows_of(rows), base_offset, leader_epoch, bytes_max)
 
@@ -57,13 +60,25 @@ def _rows_of(rows: pa.RecordBatch) -> Iterator[Row]:
     for first in range(0, rows.num_rows, _ROWS_AT_ONCE):
         part = rows.slice(first, _ROWS_AT_ONCE)
         headers = part.column("_headers")
-        yield from zip(
+        found: Iterator[Row] = zip(
             _milliseconds_of(part.column("_timestamp")).tolist(),
             part.column("_key").to_pylist(),
             part.column("_value").to_pylist(),
             repeat([]) if headers.null_count == len(headers) else [some or [] for some in headers.to_pylist()],
             strict=False,
         )
+        if REFERENCE.name in part.schema.names:
+            found = map(_with_reference, found, part.column(REFERENCE.name).to_pylist())
+        yield from found
+
+
+def _with_reference(row: Row, stored: dict[str, Any] | None) -> Row:
+    reference = reference_of(stored)
+    if reference is None:
+        return row
+    timestamp_ms, key, _, headers = row
+    others = [header for header in headers if header[0] != KAFKA_HEADER]
+    return timestamp_ms, key, reference_json(reference), [*others, (KAFKA_HEADER, b"1")]
 
 
 def _milliseconds_of(timestamps: pa.Array) -> Longs:

@@ -11,9 +11,18 @@ import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
 from seaweedmq.codec.arrow_message import ARROW_FAILURES, Layout, layout_of, open_message
-from seaweedmq.codec.frame import ENCODING_ARROW, FLAG_KEY, FLAG_TIMESTAMP, Frame, FrameHeader, encode_header
+from seaweedmq.codec.frame import (
+    ENCODING_ARROW,
+    FLAG_KEY,
+    FLAG_REFERENCE,
+    FLAG_TIMESTAMP,
+    Frame,
+    FrameHeader,
+    encode_header,
+)
 from seaweedmq.codec.payload.columns import Derived, payload_schema
 from seaweedmq.codec.payload.values import Check, check_of
+from seaweedmq.codec.references import check_references
 from seaweedmq.errors import Corrupt, InvalidArgument
 from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS
@@ -44,6 +53,7 @@ def validate(header: FrameHeader, payload: Frames, topic_schema: pa.Schema | Non
         batch = pa.ipc.read_record_batch(message, shape.schema)
         batch.validate(full=True)
         _check_values(batch, shape)
+        _check_references(batch, header.flags)
         if header.flags & FLAG_TIMESTAMP:
             _check_timestamps(header, batch.column(1 if header.flags & FLAG_KEY else 0))
     except InvalidArgument as e:
@@ -55,11 +65,17 @@ def validate(header: FrameHeader, payload: Frames, topic_schema: pa.Schema | Non
 def check_values(batch: pa.RecordBatch, flags: int, topic_schema: pa.Schema | None) -> None:
     """Check the values of a batch, see ``batch.check_values``."""
     _check_values(batch, _shapes.of(flags, topic_schema))
+    _check_references(batch, flags)
 
 
 def _check_values(batch: pa.RecordBatch, shape: _Shape) -> None:
     for column, check in shape.checks:
         check(batch.column(column))
+
+
+def _check_references(batch: pa.RecordBatch, flags: int) -> None:
+    if flags & FLAG_REFERENCE:
+        check_references(batch.column(batch.num_columns - 1), batch.column(batch.num_columns - 2))
 
 
 def decode(frame: Frame, topic_schema: pa.Schema | None) -> pa.RecordBatch:

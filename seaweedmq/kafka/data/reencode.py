@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
-from seaweedmq.codec.frame import Frame
+from seaweedmq.codec.frame import FLAG_REFERENCE, Frame
 from seaweedmq.codec.kafka.build import batches_of
 from seaweedmq.codec.payload.batch import decode_frame, full_batch
 from seaweedmq.kafka.wire.error_mapping import KafkaError
@@ -89,5 +89,5 @@ async def _in_thread(frame: Frame, segment: int) -> tuple[bytes, ...]:
 def encoded(frame: Frame, segment: int) -> tuple[bytes, ...]:
     """Return the records of a frame without columns as batches with the same offsets."""
     header = frame.header
-    rows = full_batch(decode_frame(frame, None), header, None)
+    rows = full_batch(decode_frame(frame, None), header, None, has_references=bool(header.flags & FLAG_REFERENCE))
     return tuple(batches_of(rows, header.base_offset, segment, BATCH_BYTES_MAX))

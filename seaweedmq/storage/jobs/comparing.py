@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from seaweedmq.codec.frame import Frame
+from seaweedmq.codec.frame import FLAG_REFERENCE, Frame
 from seaweedmq.codec.payload.batch import decode_frame, full_batch, schema_from_bytes
+from seaweedmq.codec.references import REFERENCE
 from seaweedmq.core.files.holes import missing_records
 from seaweedmq.errors import Corrupt, NotFound
 from seaweedmq.model.files import SegmentFile
@@ -161,6 +162,8 @@ def _first_difference(
     columns = dict(zip(logged.schema.names, logged.columns, strict=True))
     if PARTITION.name in stored.schema.names:
         columns[PARTITION.name] = pa.repeat(pa.scalar(partition, PARTITION.type), stored.num_rows)
+    if REFERENCE.name in stored.schema.names and REFERENCE.name not in columns:
+        columns[REFERENCE.name] = pa.nulls(stored.num_rows, REFERENCE.type)
     for name, column in columns.items():
         if name not in stored.schema.names:
             return position, name, "no such column, but one"
@@ -187,7 +190,12 @@ def _decoded(topic: Topic, frame: Frame) -> pa.RecordBatch:
     if topic.schema is not None and frame.header.schema_version:
         schema = schema_from_bytes(topic.schema)
     try:
-        return full_batch(decode_frame(frame, schema), frame.header, schema)
+        return full_batch(
+            decode_frame(frame, schema),
+            frame.header,
+            schema,
+            has_references=bool(frame.header.flags & FLAG_REFERENCE),
+        )
     except pa.ArrowException as e:
         raise Corrupt(f"the frame of offset {frame.header.base_offset} is damaged: {e}") from e
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
+from seaweedmq.codec.references import REFERENCE
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import Topic
@@ -33,6 +34,8 @@ _PARTITION = ("partition", PARTITION, pa.int32(), False)
 """Partition column: stored per row in tables, and as one number per frame in log files."""
 _VALUE = ("value", "_value", pa.binary(), True)
 _HEADERS = ("headers", "_headers", PLAIN_SCHEMA.field("_headers").type, True)
+_REFERENCE = ("reference", REFERENCE.name, REFERENCE.type, True)
+"""Column of payloads by reference, in plain topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +52,35 @@ class Column:
 
 
 def columns_of(
-    topic: Topic, chosen: Sequence[str] | None = None, *, include_headers: bool = True
+    topic: Topic,
+    chosen: Sequence[str] | None = None,
+    *,
+    include_headers: bool = True,
+    include_references: bool = False,
 ) -> tuple[Column, ...]:
-    """Return the columns of a topic in the chosen order; None: all, the headers only with ``include_headers``."""
+    """Return the columns of a topic in the chosen order.
+
+    Args:
+        topic: The topic.
+        chosen: Names of the columns; None: all, as the other arguments say.
+        include_headers: Whether all columns include the headers.
+        include_references: Whether there is a column of payloads by reference.
+
+    Raises:
+        InvalidArgument: If the topic has no such column, or references are requested of a topic with a schema.
+    """
     schema = None if topic.schema is None else schema_from_bytes(topic.schema)
+    if include_references and schema is not None:
+        raise InvalidArgument(
+            f"topic {topic.name} has a schema, and payloads by reference are in plain topics: leave them out"
+        )
+    optional = [_HEADERS, _REFERENCE] if include_references else [_HEADERS]
     own = {} if schema is None else {field.name.casefold(): field for field in schema}
     content = [_VALUE] if schema is None else [(f.name, f.name, f.type, True) for f in schema]
     all_columns = {}
     topic_name, segment, *others = _LEADING
     place = [topic_name, segment] if topic.partitions is None else [topic_name, segment, _PARTITION]
-    for name, source, kind, nullable in (*place, *others, *content, _HEADERS):
+    for name, source, kind, nullable in (*place, *others, *content, *optional):
         shown = source if source.startswith("_") and name.casefold() in own else name
         all_columns[shown.casefold()] = (shown, source, kind, nullable)
     every = [folded for folded, column in all_columns.items() if include_headers or column[1] != _HEADERS[1]]

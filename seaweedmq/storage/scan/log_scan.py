@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from seaweedmq.codec.frame import Frame
 from seaweedmq.codec.payload.batch import decode_frame, full_batch
+from seaweedmq.codec.references import REFERENCE
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import SegmentFile
@@ -28,6 +29,7 @@ class LogScan:
         self._schema = None if topic.schema is None else schema_from_bytes(topic.schema)
         self._timestamps = timestamps
         self._builder = builder
+        self._has_references = REFERENCE.name in builder.sources
 
     def scan(self, file: SegmentFile, start: int, end: int | None) -> Iterator[Scanned]:
         """Yield the records of offsets ``[start, end)`` that the file holds from ``start`` without a gap.
@@ -78,7 +80,7 @@ class LogScan:
     def _decode(self, frame: Frame, where: str) -> pa.RecordBatch:
         schema = self._schema if frame.header.schema_version else None
         try:
-            batch = full_batch(decode_frame(frame, schema), frame.header, schema)
+            batch = full_batch(decode_frame(frame, schema), frame.header, schema, has_references=self._has_references)
         except (Corrupt, pa.ArrowException) as e:
             raise Corrupt(f"{where} is damaged: {e}") from e
         missing = [s for s in self._builder.sources if s not in batch.schema.names and s != PARTITION]

@@ -17,6 +17,7 @@ from seaweedmq.storage import file_io
 from seaweedmq.storage.place import Place
 from seaweedmq.storage.store import claims
 from seaweedmq.storage.store import marker as markers
+from seaweedmq.storage.store.blob_files import BlobFiles
 from seaweedmq.storage.store.file_handles import FileLogWriter
 from seaweedmq.storage.store.segment_files import SegmentFiles
 from seaweedmq.storage.store.topic_folders import TopicFolders
@@ -24,7 +25,7 @@ from seaweedmq.storage.store.topic_folders import TopicFolders
 R = TypeVar("R")
 
 
-class FileSegmentStore(SegmentFiles, TopicFolders):
+class FileSegmentStore(SegmentFiles, TopicFolders, BlobFiles):
     """A ``ports.SegmentStore`` on an existing directory.
 
     Methods raise StorageFailed if the storage fails or lacks the marker of its cluster.

@@ -24,6 +24,8 @@ SYNC_THREADS = 8
 READ_THREADS = 4
 DOCUMENT_THREADS = 4
 """Number of threads for documents, so that records never wait for one."""
+BLOB_THREADS = 4
+"""Number of threads for payloads by reference, so that neither records nor documents wait for one."""
 CREATE_ATTEMPTS = 3
 """Attempts to create a file: a topic's deletion may move its new folders away before the file is created."""
 
@@ -38,10 +40,11 @@ class GuardedCalls:
         self._syncs = ThreadPoolExecutor(SYNC_THREADS, "seaweedmq-sync")
         self._reads = ThreadPoolExecutor(READ_THREADS, "seaweedmq-read")
         self._documents = ThreadPoolExecutor(DOCUMENT_THREADS, "seaweedmq-document")
+        self._blobs = ThreadPoolExecutor(BLOB_THREADS, "seaweedmq-blob")
 
     async def close(self) -> None:
         """Wait for running calls and end the threads; owners must have closed all writers and readers."""
-        for pool in (self._writes, self._syncs, self._reads, self._documents):
+        for pool in (self._writes, self._syncs, self._reads, self._documents, self._blobs):
             await asyncio.to_thread(pool.shutdown)
 
     @property

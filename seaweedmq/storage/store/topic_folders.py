@@ -94,7 +94,7 @@ class TopicFolders(GuardedCalls):
             claims.record_deleted(self.place, uid)
             for folder in (
                 self.place.path(paths.topic_dir(topic)),
-                self.place.path(f"{paths.BLOBS}/{topic.namespace}/{topic.name}"),
+                self.place.path(paths.blob_days(topic, uid)),
             ):
                 prefix = paths.deleted_prefix(uid)
                 if folder.is_dir() and self._belongs(folder, uid):
@@ -104,6 +104,8 @@ class TopicFolders(GuardedCalls):
                 for pattern in (f"{prefix}*", f"{paths.DELETED_PREFIX}{topic.name}-{uid}-*"):
                     for leftover in folder.parent.glob(pattern):
                         shutil.rmtree(leftover, ignore_errors=False)
+            with contextlib.suppress(OSError):  # there are none, or a topic of this name has some
+                self.place.path(paths.blob_days(topic, uid)).parent.rmdir()
 
         await self._run(self._syncs, "delete topic folder", paths.topic_dir(topic), delete)
 
@@ -111,9 +113,13 @@ class TopicFolders(GuardedCalls):
         """Delete the leftovers of interrupted deletions of topics."""
 
         def sweep() -> None:
-            for parent in (self.place.path(paths.TOPICS), self.place.path(paths.BLOBS)):
-                for leftover in parent.glob(f"*/{paths.DELETED_PREFIX}*"):
-                    shutil.rmtree(leftover)
+            payloads = self.place.path(paths.BLOBS)
+            leftovers = [*self.place.path(paths.TOPICS).glob(f"*/{paths.DELETED_PREFIX}*")]
+            leftovers += payloads.glob(f"*/*/{paths.DELETED_PREFIX}*")
+            for uid in claims.deleted_topics(self.place):
+                leftovers += payloads.glob(f"*/*/{uid}")  # Uploads may end after their topic was deleted.
+            for leftover in leftovers:
+                shutil.rmtree(leftover)
 
         await self._run(self._syncs, "delete the leftovers of deleted topics in", paths.TOPICS, sweep)
 

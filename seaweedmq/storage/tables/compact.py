@@ -23,6 +23,7 @@ from typing import IO, Final
 import pyarrow as pa
 
 from seaweedmq.codec.paths import kept_path, table_dir, table_path
+from seaweedmq.codec.references import REFERENCE
 from seaweedmq.core.files.compaction import TableMerge, containing, merges, superseded
 from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError, StorageFailed, Unavailable
 from seaweedmq.model.files import SegmentFile
@@ -182,8 +183,33 @@ def _unlink(place: Place, tables: Iterable[SegmentFile]) -> None:
         place.delete(table.path)
 
 
+class _FoundReferences(Exception):
+    """The column of payloads by reference, in a table behind others without it."""
+
+
 def write_merge(sink: IO[bytes], topic: Topic, merge: TableMerge, open_file: Open, row_group_bytes: int) -> None:
-    """Write all rows of the tables, and the footer; a thread encodes a row group while this one decodes the next."""
+    """Write all rows of the tables, and the footer; a thread encodes a row group while this one decodes the next.
+
+    The new table has the column of payloads by reference if one of the tables has it. Few topics have it, so that is
+    not looked up in advance: the first such table behind others begins the work again.
+    """
+    try:
+        _write_rows(sink, topic, merge, open_file, row_group_bytes, has_references=False)
+    except _FoundReferences:
+        sink.seek(0)
+        sink.truncate()
+        _write_rows(sink, topic, merge, open_file, row_group_bytes, has_references=True)
+
+
+def _write_rows(
+    sink: IO[bytes],
+    topic: Topic,
+    merge: TableMerge,
+    open_file: Open,
+    row_group_bytes: int,
+    *,
+    has_references: bool,
+) -> None:
     batches = (row for table in merge.tables for row in table_rows(open_file, topic, table))
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = rows = 0
@@ -194,10 +220,16 @@ def write_merge(sink: IO[bytes], topic: Topic, merge: TableMerge, open_file: Ope
     with ThreadPoolExecutor(1, "seaweedmq-encode") as pool:
         try:
             for found, batch in batches:
+                brings_references = found is None and batch.schema.names[-1] == REFERENCE.name
                 if file is None:
-                    file, schema = TableFile(sink, topic, found), found
+                    has_references |= brings_references
+                    file, schema = TableFile(sink, topic, found, has_references=has_references), found
                 elif found is not schema and found != schema:
                     raise Corrupt(f"{merge}: tables with the topic's columns and plain ones cannot be merged")
+                if brings_references and not has_references:
+                    raise _FoundReferences
+                if has_references and not brings_references:
+                    batch = batch.append_column(REFERENCE, pa.nulls(batch.num_rows, REFERENCE.type))
                 skipped = min(left_out, batch.num_rows)
                 left_out -= skipped
                 batch = batch.slice(skipped)

@@ -12,7 +12,7 @@ from typing import IO, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from seaweedmq.codec.frame import Frame
+from seaweedmq.codec.frame import FLAG_REFERENCE, Frame
 from seaweedmq.codec.payload.batch import decode_frame, schema_from_bytes
 from seaweedmq.core.files.cover import covered_up_to, uncovered
 from seaweedmq.core.files.retention import log_end_bound
@@ -107,7 +107,14 @@ class _Run:
         self._base = self._end = first.start
         self._sink = target.create()
         try:
-            self._writer = TableWriter(self._sink, job.topic, first.log.segment, schema, job.row_group_bytes)
+            self._writer = TableWriter(
+                self._sink,
+                job.topic,
+                first.log.segment,
+                schema,
+                job.row_group_bytes,
+                has_references=_has_references(first),
+            )
         except BaseException:
             target.discard(self._sink)
             raise
@@ -116,6 +123,8 @@ class _Run:
         """Whether the rows may follow in the same table."""
         if rows.start != self._end or rows.frame.header.schema_version != self._version:
             return False
+        if _has_references(rows) and not self._writer.has_references:
+            return False  # Parquet's columns are fixed with the first row group: the next table has the column
         return rows.log is self._log or self._log_bytes + rows.log.size_bytes <= TABLE_BYTES_MAX
 
     def add(self, rows: PendingRows) -> None:
@@ -145,6 +154,10 @@ class _Run:
         """Delete the unfinished table."""
         self._writer.abandon()
         target.discard(self._sink)
+
+
+def _has_references(rows: PendingRows) -> bool:
+    return bool(rows.frame.header.flags & FLAG_REFERENCE)
 
 
 def _rows(job: Job, tables: Sequence[SegmentFile], read: Read, touched: list[tuple[int, int]]) -> Iterator[PendingRows]:

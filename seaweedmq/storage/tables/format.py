@@ -1,8 +1,9 @@
 """Format of a topic's Parquet files: columns and encodings.
 
 Columns: ``_segment int32, _offset int64, _timestamp timestamp[us, UTC], _key binary, _headers map<string, binary>``,
-then ``_value binary`` or the topic schema's columns. Topics with partitions have ``_partition int32`` after the
-segment. Offsets are contiguous in a file. Pages and the footer (``footer``) have checksums.
+then ``_value binary`` or the topic schema's columns, and ``_reference`` in tables with payloads by reference. Topics
+with partitions have ``_partition int32`` after the segment. Offsets are contiguous in a file. Pages and the footer
+(``footer``) have checksums.
 
 Offsets and timestamps are delta-encoded. They and the segment have statistics for pruning. By default, Arrow tries a
 dictionary for every column, which is wasted work for unique values. So only columns whose values tend to repeat have a
@@ -33,26 +34,28 @@ _STATISTICS = ("_segment", "_partition", "_offset", "_timestamp")
 _NO_DICTIONARY = frozenset({"_offset", "_timestamp", "_key", "_headers", "_value"})
 
 
-def table_schema(topic: Topic, topic_schema: pa.Schema | None) -> pa.Schema:
+def table_schema(topic: Topic, topic_schema: pa.Schema | None, *, has_references: bool = False) -> pa.Schema:
     """Return the columns of a table of the topic's frames with this schema (None: plain)."""
-    columns = {f.name: f for f in full_schema(topic_schema)}
+    columns = {f.name: f for f in full_schema(topic_schema, has_references=has_references)}
     leading = [columns.pop(name) for name in ("_timestamp", "_key", "_headers")]
     place = [SEGMENT, OFFSET] if topic.partitions is None else [SEGMENT, PARTITION, OFFSET]
     return pa.schema([*place, *leading, *columns.values()])
 
 
-def stored_schema(topic: Topic, topic_schema: pa.Schema | None) -> pa.Schema:
+def stored_schema(topic: Topic, topic_schema: pa.Schema | None, *, has_references: bool = False) -> pa.Schema:
     """Return the columns that a reader of such a table finds; Parquet stores seconds as milliseconds."""
-    return pa.schema([_child(f) for f in table_schema(topic, topic_schema)])
+    return pa.schema([_child(f) for f in table_schema(topic, topic_schema, has_references=has_references)])
 
 
 class TableFile:
     """A writer of rows with all columns of a table to one Parquet file, by row groups."""
 
-    def __init__(self, sink: IO[bytes], topic: Topic, topic_schema: pa.Schema | None) -> None:
+    def __init__(
+        self, sink: IO[bytes], topic: Topic, topic_schema: pa.Schema | None, *, has_references: bool = False
+    ) -> None:
         """Create a file in ``sink``, which is open for reading and writing and stays open."""
         self._sink = sink
-        self.schema = table_schema(topic, topic_schema).with_metadata(
+        self.schema = table_schema(topic, topic_schema, has_references=has_references).with_metadata(
             {
                 "seaweedmq.topic": str(topic.name),
                 "seaweedmq.topic_uid": str(topic.uid),
@@ -89,10 +92,21 @@ class TableWriter:
     """A writer of batches of frames to one Parquet file; its memory is one row group and its encoded columns."""
 
     def __init__(
-        self, sink: IO[bytes], topic: Topic, segment: int, topic_schema: pa.Schema | None, row_group_bytes: int
+        self,
+        sink: IO[bytes],
+        topic: Topic,
+        segment: int,
+        topic_schema: pa.Schema | None,
+        row_group_bytes: int,
+        *,
+        has_references: bool = False,
     ) -> None:
-        """Create a table in ``sink``, which is open for reading and writing and stays open."""
-        self._file = TableFile(sink, topic, topic_schema)
+        """Create a table in ``sink``, which is open for reading and writing and stays open.
+
+        ``has_references``: whether the table has the column of payloads by reference, which is null in other frames.
+        """
+        self._file = TableFile(sink, topic, topic_schema, has_references=has_references)
+        self.has_references = has_references
         self._topic_schema = topic_schema
         self._segment = segment
         self._row_group_bytes = row_group_bytes
@@ -106,7 +120,7 @@ class TableWriter:
         """Add ``count`` records of a frame's batch from index ``first``; offsets must be contiguous."""
         if self._offset is None:
             self._offset = header.base_offset + first
-        whole = full_batch(batch, header, self._topic_schema)
+        whole = full_batch(batch, header, self._topic_schema, has_references=self.has_references)
         self._batches.append(whole if count == batch.num_rows else whole.slice(first, count))
         self._partitions.append(header.slot_min)
         # A payload may be compressed.

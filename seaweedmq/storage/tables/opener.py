@@ -3,6 +3,7 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from seaweedmq.codec.references import REFERENCE
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError
 from seaweedmq.model.files import SegmentFile
@@ -29,7 +30,8 @@ def open_table(source: BlockingInput, file: SegmentFile, topic: Topic) -> pq.Par
             f"{file.path} has {table.metadata.num_rows} rows, its name requires {rows}, it was renamed or is foreign: "
             "restore it from a copy"
         )
-    if not table.schema_arrow.equals(stored_schema(topic, schema_of(table, topic))):
+    expected = stored_schema(topic, schema_of(table, topic), has_references=has_references(table))
+    if not table.schema_arrow.equals(expected):
         raise Corrupt(f"{file.path} does not have the columns of topic {topic.name}, it is foreign: move it away")
     return table
 
@@ -39,6 +41,11 @@ def schema_of(table: pq.ParquetFile, topic: Topic) -> pa.Schema | None:
     if topic.schema is None or "_value" in table.schema_arrow.names:
         return None
     return schema_from_bytes(topic.schema)
+
+
+def has_references(table: pq.ParquetFile) -> bool:
+    """Whether the table has the column of payloads by reference."""
+    return REFERENCE.name in table.schema_arrow.names and "_value" in table.schema_arrow.names
 
 
 def table_error(file: SegmentFile, error: Exception, where: str = "") -> SeaweedMQError:

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_TIMESTAMP, SCHEMA_VERSION_SHIFT
+from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_REFERENCE, FLAG_TIMESTAMP, SCHEMA_VERSION_SHIFT
 from seaweedmq.codec.payload.batch import encode_frame, payload_schema
+from seaweedmq.codec.references import REFERENCE
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.messages.frames import Frames
@@ -112,11 +113,14 @@ def _halves(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
 
 
 def _encode(batch: pa.RecordBatch, topic_schema: pa.Schema | None, base_offset: int, ring: KeyRange) -> Frames:
-    """Encode one frame without keys and headers that are all null, and without timestamps that are all equal."""
+    """Encode one frame without the optional columns that are all null, and without timestamps that are all equal."""
     timestamp, key, headers, *values = batch.columns
+    has_references = batch.schema.names[-1] == REFERENCE.name
+    if has_references and values[-1].null_count == batch.num_rows:
+        values, has_references = values[:-1], False
     bounds = pc.min_max(timestamp)
     lowest, highest = bounds["min"].value, bounds["max"].value
-    flags = (0 if topic_schema is None else 1) << SCHEMA_VERSION_SHIFT
+    flags = (0 if topic_schema is None else 1) << SCHEMA_VERSION_SHIFT | (FLAG_REFERENCE if has_references else 0)
     columns = []
     if key.null_count < len(key):
         flags |= FLAG_KEY

@@ -360,7 +360,7 @@ async def test_what_can_not_be_is_refused(client: Client) -> None:
         with pytest.raises(InvalidArgument, match="concurrency=0 is below 1"):
             await subscriber.handle(print, concurrency=0)
         with pytest.raises(InvalidArgument, match="delay=-1 is not allowed"):
-            subscriber.nack(Message(Origin(str(TOPIC), 0, None), 0, 0, None, b"", None), delay=-1)
+            subscriber.nack(Message(Origin(str(TOPIC), 0, None, subscriber.payloads), 0, 0, None, b"", None), delay=-1)
 
 
 async def test_nobody_to_join(client: Client, cluster: FakeCluster) -> None:

@@ -176,7 +176,7 @@ def test_a_stored_frame_that_is_not_what_it_says_is_corrupt():
         ({"timestamp_min": 2**62, "timestamp_max": 2**62}, "between the years 1 and 9999"),
         ({"timestamp_min": -(2**62)}, "between the years 1 and 9999"),
         ({"slot_min": 60_001}, r"slots \[60001, 60000\]: the lowest comes first"),
-        ({"flags": 8}, "flags 0x0008 are unknown"),
+        ({"flags": 16}, "flags 0x0010 are unknown"),
         ({"flags": 0x200}, "flags 0x0200 are unknown"),
         ({"flags": TYPED}, "the topic is plain"),
         ({"flags": FLAG_KEY}, "has 1 nodes and 3 buffers where the topic's columns make 2 and 6"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seaweedmq.codec.paths import TOPIC_DOCUMENT, deleted_topic_path, sink_mark, sink_marks_dir
+from seaweedmq.codec.paths import TOPIC_DOCUMENT, blob_days, deleted_topic_path, sink_mark, sink_marks_dir
 from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.model.topic import NAME_LENGTH_MAX, TOPIC_NAME_LENGTH_MAX, TopicName
 from seaweedmq.storage.staged_sweep import sweep
@@ -85,10 +85,30 @@ async def test_a_full_disk_takes_names_if_records_go(store: FileSegmentStore, mo
 async def test_leftovers_of_deletions_are_no_topics_and_are_swept_of_any_topic(store: FileSegmentStore) -> None:
     await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
     before = tree(store.place.root)
-    for parent in ("topics/shop", "topics/gone", "blobs/shop"):
+    for parent in ("topics/shop", "topics/gone", "blobs/shop/orders"):
         left = store.place.root / parent / ".deleted-9-0"
         (left / "log").mkdir(parents=True)
         (left / "log/records").touch()
     assert await store.list_topics() == [NAME]
     await store.sweep_deleted()
     assert tree(store.place.root) == before
+
+
+async def test_payloads_go_with_their_topic_and_those_of_its_namesake_stay(store: FileSegmentStore) -> None:
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
+    of_both = {uid: f"{blob_days(NAME, uid)}/2026-11-28/{'a' * 32}" for uid in (7, 8)}
+    for path in of_both.values():
+        await _payload(store, path)
+    await store.delete_topic(NAME, 7)
+    assert tree(store.place.root) == {deleted_topic_path(7): 0, of_both[8]: 1}
+    await _payload(store, of_both[7])  # An upload that ended after the deletion.
+    await store.sweep_deleted()
+    assert tree(store.place.root) == {deleted_topic_path(7): 0, of_both[8]: 1}
+
+
+async def _payload(store: FileSegmentStore, uri: str) -> None:
+    part = await store.create_part(uri, 0)
+    await part.append(b"x")
+    await part.keep()
+    await part.close()
+    await store.complete_blob(uri, 1, 1)

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from enum import StrEnum
 
@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from xxhash import xxh3_128_hexdigest
 
 from seaweedmq.codec.paths import KEPT, kept_path, table_dir, table_path
+from seaweedmq.codec.references import REFERENCE
 from seaweedmq.codec.tables.delta import Add, LogMetadata, stats_json
 from seaweedmq.codec.tables.delta_schema import columns_of, delta_schema, features_needed
 from seaweedmq.codec.timestamps import moment_text
@@ -25,7 +26,7 @@ from seaweedmq.storage.place import Place, segment_file
 from seaweedmq.storage.store.retained_tables import retain_table
 from seaweedmq.storage.tables.delta.log_state import GRACE_KEY
 from seaweedmq.storage.tables.format import table_schema
-from seaweedmq.storage.tables.opener import open_table
+from seaweedmq.storage.tables.opener import has_references, open_table
 
 VALUE = "_value"
 STATS_COLUMNS_KEY = "delta.dataSkippingStatsColumns"
@@ -39,6 +40,8 @@ class TableColumns(StrEnum):
     """The kind of columns that a table has beyond the common ones."""
 
     PLAIN = "plain"
+    REFERENCES = "references"
+    """Plain, with the column of payloads by reference."""
     TYPED = "typed"
 
 
@@ -60,6 +63,8 @@ def enter(place: Place, topic: Topic, span: TableSpan) -> tuple[Add, TableColumn
         if uid not in ("", str(topic.uid)):
             raise Corrupt(f"{path} is of an earlier topic {topic.name}: move it away")
         columns = TableColumns.PLAIN if VALUE in table.schema_arrow.names else TableColumns.TYPED
+        if has_references(table):
+            columns = TableColumns.REFERENCES
         bounds = column_bounds(table.metadata)
     for name, low, high in (("_segment", span.segment, span.segment), ("_offset", span.base, span.end - 1)):
         if bounds.get(name, (low, high))[:2] != (low, high):
@@ -114,15 +119,15 @@ def restore_retained_links(place: Place, topic: Topic, listed: Mapping[TableSpan
 
 
 def log_metadata(
-    topic: Topic, plain: bool, grace_s: float, before: LogMetadata | None
+    topic: Topic, kinds: Collection[TableColumns], grace_s: float, before: LogMetadata | None
 ) -> tuple[LogMetadata, frozenset[str]]:
     """Return the log's metadata and the features that its readers need.
 
-    ``plain``: whether a table of plain records is or was in the log. All but the columns stays as in ``before``; None:
-    a new log, whose removed tables stay readable for ``grace_s``. The metadata names the columns that have statistics:
+    ``kinds`` are those of tables that are or were in the log. All but the columns stays as in ``before``; None: a new
+    log, whose removed tables stay readable for ``grace_s``. The metadata names the columns that have statistics:
     delta-rs takes the missing bounds of another column for NULL, and skips every table for a filter on it.
     """
-    schema = delta_schema(topic_columns(topic, plain=plain))
+    schema = delta_schema(topic_columns(topic, kinds))
     bounded = {STATS_COLUMNS_KEY: ",".join(name for name in columns_of(schema) if name in _BOUNDED)}
     if before is not None:
         return replace(before, schema=schema, configuration={**before.configuration, **bounded}), features_needed(
@@ -146,16 +151,21 @@ def log_metadata(
     return metadata, features_needed(schema)
 
 
-def holds_plain(metadata: LogMetadata | None) -> bool:
-    """Whether a log declares the column of plain records."""
-    return metadata is not None and VALUE in columns_of(metadata.schema)
+def declared_kinds(metadata: LogMetadata | None) -> frozenset[TableColumns]:
+    """Return the kinds of plain tables whose columns a log declares."""
+    names = () if metadata is None else columns_of(metadata.schema)
+    columns = {VALUE: TableColumns.PLAIN, REFERENCE.name: TableColumns.REFERENCES}
+    return frozenset(kind for name, kind in columns.items() if name in names)
 
 
-def topic_columns(topic: Topic, *, plain: bool = False) -> pa.Schema:
-    """Return the columns of all tables of a topic; those that some tables lack are nullable."""
+def topic_columns(topic: Topic, kinds: Collection[TableColumns] = ()) -> pa.Schema:
+    """Return the columns of all tables of a topic, among them tables of some kinds; optional ones are nullable."""
     typed = None if topic.schema is None else schema_from_bytes(topic.schema)
     own = table_schema(topic, typed)
     fields = [f if f.name.startswith("_") else f.with_nullable(True) for f in own]
-    if plain and typed is not None:
-        fields.append(table_schema(topic, None).field(VALUE).with_nullable(True))
+    plain_columns = table_schema(topic, None, has_references=True)
+    if typed is not None and not {TableColumns.PLAIN, TableColumns.REFERENCES}.isdisjoint(kinds):
+        fields.append(plain_columns.field(VALUE).with_nullable(True))
+    if TableColumns.REFERENCES in kinds:
+        fields.append(plain_columns.field(REFERENCE.name))
     return pa.schema(fields)

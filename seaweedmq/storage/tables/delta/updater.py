@@ -41,7 +41,7 @@ from seaweedmq.storage import file_io
 from seaweedmq.storage.faults import failing
 from seaweedmq.storage.place import Place
 from seaweedmq.storage.tables.delta.cache import LogCache
-from seaweedmq.storage.tables.delta.entries import TableColumns, enter, holds_plain, log_metadata
+from seaweedmq.storage.tables.delta.entries import TableColumns, declared_kinds, enter, log_metadata
 from seaweedmq.storage.tables.delta.log_folder import LogFolder
 from seaweedmq.storage.tables.delta.log_state import grace_s_of, metadata_of_any
 
@@ -229,9 +229,9 @@ class _Change:
                 self._topic.name,
                 *gap,
             )
-        columns = [c for _, c in (self._entered[s] for s in diff.added)]
-        plain = TableColumns.PLAIN in columns or (bool(known.active) and holds_plain(log.metadata))
-        metadata, features = log_metadata(self._topic, plain, self._grace_s, log.metadata)
+        kinds = {kind for _, kind in (self._entered[s] for s in diff.added)}
+        kinds |= declared_kinds(log.metadata) if known.active else frozenset()
+        metadata, features = log_metadata(self._topic, kinds, self._grace_s, log.metadata)
         is_first = log.version < 0
         if not (diff.added or diff.removed or known.foreign) and (is_first or metadata == log.metadata):
             return None

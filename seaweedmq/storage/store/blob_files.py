@@ -1,0 +1,78 @@
+"""Payloads that records refer to, on a mounted directory: the calls of ``storage.blobs`` in threads."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from seaweedmq.errors import Unavailable
+from seaweedmq.model.topic import TopicName
+from seaweedmq.ports import StoredBlob
+from seaweedmq.storage import blobs
+from seaweedmq.storage.store.guarded_calls import GuardedCalls
+
+T = TypeVar("T")
+
+
+class BlobFiles(GuardedCalls):
+    """A ``ports.BlobStore``. Methods raise StorageFailed if the storage fails or lacks the marker of its cluster."""
+
+    async def find_blob(self, topic: TopicName, uid: int, blob_id: str, days: Sequence[str]) -> StoredBlob | None:
+        """Find what earlier uploads of an id left."""
+        return await self._on_blob(
+            "find a payload in", "", lambda: blobs.find_blob(self.place, topic, uid, blob_id, days)
+        )
+
+    async def create_part(self, uri: str, number: int) -> "FilePartWriter":
+        """Begin a part, aside of its name."""
+        folder = blobs.name_of(uri).staged
+
+        def create() -> blobs.PartWriter:
+            return blobs.PartWriter(self.place, self._make_folder(folder), number)
+
+        return FilePartWriter(self, uri, await self._on_blob("create a part of", uri, create))
+
+    async def read_part(self, blob: StoredBlob, number: int, position: int, length: int) -> bytes:
+        """Read from one part."""
+        return await self._on_blob(
+            "read a part of", blob.uri, lambda: blobs.read_part(self.place, blob, number, position, length)
+        )
+
+    async def complete_blob(self, uri: str, part_count: int, size_bytes: int) -> None:
+        """Give a payload its final name."""
+        await self._on_blob(
+            "complete", uri, lambda: blobs.complete_blob(self.place, blobs.name_of(uri), part_count, size_bytes)
+        )
+
+    async def read_blob(self, uri: str, position: int, length: int) -> bytes:
+        """Read from a payload."""
+        return await self._on_blob(
+            "read", uri, lambda: blobs.read_blob(self.place, blobs.name_of(uri), position, length)
+        )
+
+    async def _on_blob(self, action: str, uri: str, call: Callable[[], T]) -> T:
+        try:
+            return await self._run(self._blobs, action, uri, call)
+        except FileNotFoundError as error:
+            # The next attempt finds out: another upload of the same content completed it, or the topic was deleted.
+            raise Unavailable(f"cannot {action} {uri}: it was completed or deleted meanwhile; retry") from error
+
+
+class FilePartWriter:
+    """A ``ports.PartWriter`` on a file."""
+
+    def __init__(self, store: BlobFiles, uri: str, writer: blobs.PartWriter) -> None:
+        self._store = store
+        self._uri = uri
+        self._writer = writer
+
+    async def append(self, data: bytes) -> None:
+        """Write the next bytes."""
+        await self._store._on_blob("write", self._uri, lambda: self._writer.append(data))  # noqa: SLF001 - its part
+
+    async def keep(self) -> None:
+        """Make the part durable and give it its name."""
+        await self._store._on_blob("flush", self._uri, self._writer.keep)  # noqa: SLF001
+
+    async def close(self) -> None:
+        """Close the file. It outlives a cancellation: another call of a thread may still use the descriptor."""
+        await asyncio.shield(asyncio.to_thread(self._writer.close))
