@@ -86,7 +86,7 @@ class SaveFolder:
         The file is durable on return. Whatever fails, no part of it remains.
 
         Raises:
-            PayloadLost: If its payload by reference is missing, changed, too short, or of another topic.
+            PayloadLost: If its payload by reference is missing, changed, cut short, or of another topic.
             OSError: If the folder takes no more, or was deleted.
         """
         if message.reference is None and message.value is None:

@@ -154,7 +154,7 @@ class Message(_Fields):
         """Return the value; that of a payload by reference is fetched and verified. For asyncio.
 
         Raises:
-            PayloadLost: If the payload is missing, changed, too short, or of another topic. The record can still be
+            PayloadLost: If the payload is missing, changed, cut short, or of another topic. The record can still be
                 acknowledged.
             StorageFailed: If the storage cannot be read for ``read_retry_timeout_s``.
             Unavailable: If no broker answers for that time.
