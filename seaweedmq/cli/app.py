@@ -22,6 +22,7 @@ SUBCOMMANDS = {
     "group": "groups",
     "cluster": "cluster",
     "table": "table",
+    "blobs": "blobs",
 }
 """The module in ``seaweedmq.cli.commands`` of each subcommand, in the order of the help.
 

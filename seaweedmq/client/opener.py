@@ -31,6 +31,7 @@ class Opener(ABC, Generic[P, S, G]):
         batch_bytes: int | None = None,
         buffer_bytes_max: int | None = None,
         delivery_timeout_s: float | None = None,
+        reference_threshold: int | None = None,
     ) -> P:
         """Open a publisher to one topic. In asyncio, ``await`` or ``async with`` opens it.
 
@@ -45,6 +46,7 @@ class Opener(ABC, Generic[P, S, G]):
             "batch_bytes": batch_bytes,
             "buffer_bytes_max": buffer_bytes_max,
             "delivery_timeout_s": delivery_timeout_s,
+            "reference_threshold": reference_threshold,
         }
         return self._publisher(topic, {name: value for name, value in given.items() if value is not None})
 

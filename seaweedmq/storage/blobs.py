@@ -7,6 +7,7 @@ part is one file; others are a folder of parts. ``codec.paths`` has the names.
 Calls block, and raise OSError unless they say otherwise.
 """
 
+import datetime
 import os
 import shutil
 import threading
@@ -178,14 +179,18 @@ def delete_old_blobs(
         place: The storage.
         topic: The topic of the blobs.
         uid: Its uid.
-        before_us: The time, in microseconds since 1970 by the clock that dates files.
+        before_us: The time, in microseconds since 1970. It is compared with the dates of files, and with the day of the
+            upload.
         is_named: Returns whether a table or a log names a uri.
 
     Returns:
         The deleted complete blobs.
     """
     deleted = []
+    last_day = datetime.datetime.fromtimestamp(before_us / US_PER_S, datetime.UTC).date().isoformat()
     for day, folder in _days(place, topic, uid):
+        if day > last_day:  # A new upload continues what is in the folders of the last two days.
+            continue
         for entry in _names(folder, is_hidden=True):
             path = folder / entry
             name = paths.parse_blob(f"{paths.blob_days(topic, uid)}/{day}/{entry.removeprefix(paths.UPLOAD_PREFIX)}")

@@ -101,6 +101,8 @@ class FakeCluster:
         self.in_flight_frames_max = 16
         self.recent_known = True
         """Whether brokers know the last acknowledgements of sealed segments."""
+        self.payloads: dict[str, bytes] = {}
+        """Uploaded payloads, by uri."""
         self.publish_streams = 0
         self.subscribe_streams = 0
         self.repeated_frames = 0
@@ -551,6 +553,31 @@ class FakeBroker:
             successors=stored.meta.successors,
             is_new_epoch=is_new_epoch,
         )
+
+    # --- payloads by reference ---------------------------------------------------------------------------------------
+    async def upload(
+        self, requests: AsyncIterator[b.UploadRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[b.UploadReply]:
+        self._check_alive()
+        opening = await anext(requests)
+        assert isinstance(opening, b.UploadOpen)
+        uri = f"blobs/{opening.topic}/{opening.topic_uid}/2026-11-28/{opening.upload_id}"
+        yield b.UploadReady(uri, 1 << 20)
+        parts: dict[int, bytes] = {}
+        number = 0
+        async for request in requests:
+            match request:
+                case b.PartBegin(number):
+                    parts[number] = b""
+                case b.PartData(data):
+                    parts[number] += data
+                case b.PartEnd():
+                    yield b.PartStored(number)
+                case b.UploadFinish(count, size_bytes):
+                    payload = b"".join(parts[part] for part in range(count))
+                    assert len(payload) == size_bytes
+                    self.cluster.payloads[uri] = payload
+                    yield b.UploadDone()
 
     # --- subscribe ---------------------------------------------------------------------------------------------------
     async def read_blob(

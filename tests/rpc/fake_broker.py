@@ -8,6 +8,7 @@ from typing import Any, TypeVar, get_args
 
 from seaweedmq.model.broker import BrokerLoad, ClusterStatus
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.messages import blobs as b
 from seaweedmq.model.messages import calls as c
 from seaweedmq.model.messages import groups as g
 from seaweedmq.model.messages import publish as p
@@ -140,6 +141,26 @@ class FakeBroker:
                 yield r.ReplicateHeld(end_offset=held)
         finally:
             self.streams_open -= 1
+
+    async def upload(
+        self, requests: AsyncIterator[b.UploadRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[b.UploadReply]:
+        self.contexts.append(context)
+        yield b.UploadReady("blobs/x", 9)
+        async for request in requests:
+            self.received.append(request)
+            if isinstance(request, b.PartEnd):
+                yield b.PartStored(0)
+        yield b.UploadDone()
+
+    async def read_blob(
+        self, requests: AsyncIterator[b.BlobRange], context: CallContext = INTERNAL
+    ) -> AsyncIterator[b.BlobData]:
+        self.contexts.append(context)
+        wanted = await anext(requests)
+        self.received.append(wanted)
+        for _ in range(wanted.length):
+            yield b.BlobData(b"x")
 
     async def join_group(
         self, requests: AsyncIterator[g.GroupRequest], context: CallContext = INTERNAL

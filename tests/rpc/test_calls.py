@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import aclosing, suppress
+from dataclasses import replace
 
 import grpc.aio
 import pytest
@@ -21,6 +22,7 @@ from seaweedmq.errors import (
 )
 from seaweedmq.model.broker import BrokerLoad
 from seaweedmq.model.config import MIB, BrokerConfig
+from seaweedmq.model.messages import blobs as b
 from seaweedmq.model.messages import calls
 from seaweedmq.model.messages import groups as g
 from seaweedmq.model.messages import replication as r
@@ -99,6 +101,18 @@ async def test_a_replicate_stream_carries_frames_one_way_and_what_is_held_the_ot
     with pytest.raises(Fenced, match="fenced by epoch 3"):
         async for _ in broker.replicate(stream_of(*said)):
             pass
+
+
+async def test_an_upload_stream_carries_parts_and_a_read_stream_a_range(fake, broker):
+    opening = b.UploadOpen(topic=NAME, topic_uid=7, upload_id="0" * 32, size_bytes=2)
+    said = opening, b.PartBegin(0), b.PartData(bytes(LARGE_MESSAGE_BYTES)), b.PartEnd(b"digest"), b.UploadFinish(1, 2)
+    replies = [reply async for reply in broker.upload(stream_of(*said))]
+    assert replies == [b.UploadReady("blobs/x", 9), b.PartStored(0), b.UploadDone()]
+    assert fake.received == [*said]
+    wanted = b.BlobRange(topic=NAME, topic_uid=7, uri="blobs/x", position=5, length=3)
+    assert [reply.data async for reply in broker.read_blob(stream_of(wanted))] == [b"x"] * 3
+    with pytest.raises(InvalidArgument, match="range of blobs/x was not requested"):
+        await anext(broker.read_blob(stream_of(replace(wanted, position=-1))))
 
 
 async def test_publish_open_ready_frames_acks_end(fake, broker):

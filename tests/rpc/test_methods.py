@@ -12,9 +12,10 @@ from seaweedmq.model.messages import groups as g
 from seaweedmq.model.messages.calls import CreateTopic
 from seaweedmq.model.messages.publish import PublishOpen
 from seaweedmq.model.messages.replication import ReplicateHeld, ReplicateRequest
+from seaweedmq.model.messages.blobs import BlobData, BlobRange, UploadReply, UploadRequest
 from seaweedmq.model.messages.subscribe import Start, StartKind, SubscribeCredit
 from seaweedmq.model.topic import TopicName, TopicSpec
-from seaweedmq.rpc.messages import cluster, data, groups
+from seaweedmq.rpc.messages import blobs, cluster, data, groups
 from seaweedmq.rpc.messages.converter import converter_of
 from seaweedmq.rpc.methods import METHODS
 from seaweedmq.rpc.v1 import admin_pb2, data_pb2, groups_pb2, types_pb2
@@ -25,6 +26,10 @@ STREAMS = {
     "group request": (g.GroupRequest, groups.encode_group_request, groups.decode_group_request),
     "group reply": (g.GroupReply, groups.encode_group_reply, groups.decode_group_reply),
     "replicate request": (ReplicateRequest, cluster.encode_replicate_request, cluster.decode_replicate_request),
+    "upload request": (UploadRequest, blobs.encode_upload_request, blobs.decode_upload_request),
+    "upload reply": (UploadReply, blobs.encode_upload_reply, blobs.decode_upload_reply),
+    "range": (BlobRange, blobs.encode_range, blobs.decode_range),
+    "blob data": (BlobData, blobs.encode_blob_data, blobs.decode_blob_data),
     "replicate reply": (ReplicateHeld, cluster.encode_replicate_reply, cluster.decode_replicate_reply),
 }
 

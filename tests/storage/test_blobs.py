@@ -12,7 +12,9 @@ from seaweedmq.storage import blobs
 from seaweedmq.storage.place import Place
 
 TOPIC, UID = TopicName("shop", "films"), 7
-DAY, NEXT_DAY = "2026-11-28", "2026-11-29"
+DAY, NEXT_DAY = "2020-01-01", "2020-01-02"
+BEFORE_US = 1_600_000_000_000_000
+"""A time in 2020, after both days."""
 ID = "0123456789abcdef" * 2
 NAME = paths.blob_name(TOPIC, UID, DAY, ID)
 
@@ -103,17 +105,25 @@ def test_the_sweep_deletes_only_what_is_old_and_not_named(place: Place) -> None:
     put(place, b"left")
     for path in (named.uri, old.uri, NAME.staged, f"{NAME.staged}/00000"):
         os.utime(place.path(path), (1_000, 1_000))
-    before_us = 2_000 * 1_000_000
-    assert blobs.delete_old_blobs(place, TOPIC, UID, before_us, {named.uri}.__contains__) == [old]
+    assert blobs.delete_old_blobs(place, TOPIC, UID, BEFORE_US, {named.uri}.__contains__) == [old]
     assert [name for name, _ in blobs.list_blobs(place, TOPIC, UID)] == [named, young]
     assert not place.path(NAME.staged).exists()
+
+
+def test_the_sweep_spares_days_that_uploads_may_continue(place: Place) -> None:
+    young = paths.blob_name(TOPIC, UID, "2020-09-14", "d" * 32)
+    put(place, b"x", name=young)
+    blobs.complete_blob(place, young, 1, 1)
+    os.utime(place.path(young.uri), (1_000, 1_000))
+    assert blobs.delete_old_blobs(place, TOPIC, UID, BEFORE_US, lambda _: False) == []
+    assert blobs.delete_old_blobs(place, TOPIC, UID, BEFORE_US + 86_400 * 1_000_000, lambda _: False) == [young]
 
 
 def test_completion_makes_a_payload_young_again(place: Place) -> None:
     put(place, b"x")
     os.utime(place.path(f"{NAME.staged}/00000"), (1_000, 1_000))
     blobs.complete_blob(place, NAME, 1, 1)
-    assert blobs.delete_old_blobs(place, TOPIC, UID, 2_000 * 1_000_000, lambda _: False) == []
+    assert blobs.delete_old_blobs(place, TOPIC, UID, BEFORE_US, lambda _: False) == []
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
-"""Command `seaweedmq publish`: records from a file or stdin into a topic."""
+"""Command `seaweedmq publish`: records from a file or stdin, or whole files by reference, into a topic."""
 
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from seaweedmq.cli.output import Bar, progress, show_done
 from seaweedmq.cli.records.reading import InputFormat, check, check_table, tables
 from seaweedmq.cli.records.source import Source, open_source
 from seaweedmq.client.publish.futures import TableFuture
+from seaweedmq.client.publish.uploads.sources import FileSource
 from seaweedmq.codec.imports.csv_columns import Types
 from seaweedmq.codec.imports.csv_text import separator_of
 from seaweedmq.codec.topic_schema import schema_from_bytes
@@ -28,6 +29,7 @@ GIVE_UP_TIMEOUT_S = 2.0
 def publish(
     common: Common,
     topic: TopicArgument,
+    more: Annotated[list[str] | None, typer.Argument(metavar="", hidden=True)] = None,
     source: Annotated[
         str, typer.Option("--from", metavar="FILE|-", help="Read records from a file, or - for stdin.")
     ] = "-",
@@ -37,13 +39,27 @@ def publish(
             "--format", help="Set the format of the input; lines is one record per line, the others name columns."
         ),
     ] = InputFormat.LINES,
-    key: Annotated[str | None, option(metavar="FIELD", help="Use this field or column as the key.")] = None,
+    key: Annotated[
+        str | None,
+        option(metavar="FIELD", help="Use this field or column as the key; with --file, this text itself."),
+    ] = None,
+    files: Annotated[
+        list[str] | None,
+        option("--file", metavar="PATH...", help="Upload these files, each the payload of one record."),
+    ] = None,
     separator: SeparatorOption = None,
 ) -> None:
     """Publish records and wait until all are acknowledged.
 
     A file is checked to its end before its first record is published. A pipe is published as it comes.
     """
+    if files:
+        if source != "-" or format_ is not InputFormat.LINES or separator is not None:
+            raise typer.BadParameter("files are published as they are, without --from, --format or --separator")
+        _publish_files(common, checked_topic(topic), [*files, *(more or ())], key)
+        return
+    if more:
+        raise typer.BadParameter(f"unexpected {more[0]!r}: to upload files, name them after --file")
     if key is not None and format_ is InputFormat.LINES:
         raise typer.BadParameter("lines have no fields: use --format jsonl, csv, parquet or arrow", param_hint="--key")
     if separator is not None and format_ is not InputFormat.CSV:
@@ -71,6 +87,24 @@ def publish(
     elapsed_s = time.monotonic() - began_s
     done = f"published {records} record{'' if records == 1 else 's'} to {name} in {elapsed_s:.2f} s"
     show_done({"topic": name, "records": records, "elapsed_s": round(elapsed_s, 3)}, done, common.output)
+
+
+def _publish_files(common: Common, name: str, paths: Sequence[str], key: str | None) -> None:
+    """Upload files and publish a record for each, in their order; nothing is published if one cannot be read."""
+    sizes = [FileSource(path).size_bytes for path in paths]
+    began_s, done_bytes = time.monotonic(), 0
+    with common.connect() as client, client.publisher(name) as publisher, progress("files") as bars:
+        bar = bars.add(f"publishing to {name}", sum(sizes))
+        with _given_up_soon(publisher):
+            sent = [publisher.send_file(path, key=None if key is None else key.encode()) for path in paths]
+            for count, (future, size_bytes) in enumerate(zip(sent, sizes, strict=True), 1):
+                future.result()
+                done_bytes += size_bytes
+                bar.at(count, position=done_bytes)
+    elapsed_s = time.monotonic() - began_s
+    done = f"published {len(paths)} file{'' if len(paths) == 1 else 's'} to {name} in {elapsed_s:.2f} s"
+    fields = {"topic": name, "records": len(paths), "bytes": sum(sizes), "elapsed_s": round(elapsed_s, 3)}
+    show_done(fields, done, common.output)
 
 
 def _checked(

@@ -162,7 +162,7 @@ def history(
     ] = "local[*]",
 ) -> None:
     """Show the versions of the topic's Delta table, newest first."""
-    place = _place_of(storage, topic)
+    place = place_of(storage, topic)
     from seaweedmq.storage.tables.delta import versions
 
     rows = [asdict(version) for version in reversed(versions.history(place, TopicName.parse(topic)))]
@@ -221,7 +221,7 @@ def export(
 ) -> None:
     """Register the topic's Parquet files with an Iceberg catalog; nothing is copied."""
     name = checked_topic(topic)
-    place = _place_of(storage, name)
+    place = place_of(storage, name)
     from seaweedmq.storage.iceberg import export_iceberg
 
     done = export_iceberg(place, TopicName.parse(name), iceberg, skip_missing=on_missing is OnMissing.SKIP)
@@ -231,7 +231,7 @@ def export(
     show_done({"topic": name, "catalog": iceberg, **asdict(done)}, said, common.output)
 
 
-def _place_of(storage: str, topic: str) -> "Place":
+def place_of(storage: str, topic: str) -> "Place":
     """Return the place of the storage, checked before Spark is started in vain.
 
     Raises:
@@ -263,7 +263,7 @@ class _Tables(TypedDict):
 def _tables(what: str, topic: str, storage: str, master: str) -> Iterator[_Tables]:
     """Yield the arguments of a job on an existing topic, with a Spark session and a progress bar."""
     name = checked_topic(topic)
-    _place_of(storage, name)
+    place_of(storage, name)
     with spark_session(master, f"seaweedmq table {what} {name}") as spark, progress("MiB") as bars:
         bar = bars.add(f"{what} {name}", None)
 

@@ -23,7 +23,7 @@ from typing import Any
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.publish.batches.arguments import HeaderPairs, Headers, as_bytes, as_headers
 from seaweedmq.client.publish.batches.batch import Batch
-from seaweedmq.client.publish.batches.framing import FRAME_BYTES_MAX
+from seaweedmq.client.publish.batches.framing import FRAME_BYTES_MAX, FRAME_OVERHEAD_BYTES
 from seaweedmq.client.publish.batches.tables import TableJob
 from seaweedmq.client.publish.futures import RecordFuture
 from seaweedmq.client.publish.promise import BatchPromise
@@ -33,13 +33,10 @@ from seaweedmq.client.publish.unsettled_work import UnsettledWork, Work
 from seaweedmq.client.publish.uploads.job import UploadJob
 from seaweedmq.client.publish.uploads.sources import Source, ValueSource
 from seaweedmq.client.start import Timestamp, to_us
-from seaweedmq.codec.frame import HEADER_BYTES
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, fresh
 
 RECORD_OVERHEAD_BYTES = 32
 """Size added to the bytes of every record, so that a million empty ones also count."""
-FRAME_OVERHEAD_BYTES = HEADER_BYTES + 1024
-"""Upper bound of the size of a frame with one record, without the record's bytes."""
 
 _NO_THREAD_YET, _MANY = -1, -2
 """Values in place of a thread's identity, which is positive."""

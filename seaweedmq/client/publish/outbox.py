@@ -12,7 +12,14 @@ from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from seaweedmq.client.publish.batches.framing import FRAME_BYTES_MAX, by_segment, frames_of, renumbered, rows_of_frame
+from seaweedmq.client.publish.batches.framing import (
+    FRAME_BYTES_MAX,
+    FRAME_OVERHEAD_BYTES,
+    by_segment,
+    frames_of,
+    renumbered,
+    rows_of_frame,
+)
 from seaweedmq.client.publish.batches.rows import Rows
 from seaweedmq.codec.frame import SCHEMA_VERSION_SHIFT
 from seaweedmq.core.publish.outgoing_frame import FrameAcked, FrameFailed, FrameOutcome, FrameRerouted, OutgoingFrame
@@ -269,7 +276,9 @@ class Outbox:
         return [self._limits()]
 
     def _limits(self) -> SendLimits:
-        return SendLimits(self._frame_bytes_max, min(self.rows_bytes, self._bytes_max))
+        # A value that fits a batch also fits a frame; a larger one is sent by reference.
+        fitting = max(1, self._frame_bytes_max - FRAME_OVERHEAD_BYTES)
+        return SendLimits(self._frame_bytes_max, min(self.rows_bytes, self._bytes_max, fitting))
 
     def _current_routes(self) -> Routes:
         assert self._routes is not None, "begin() must be called first"

@@ -278,17 +278,17 @@ def test_closing_repeats_no_failure_that_was_told(client: seaweedmq.Client, clus
     for ask in (lambda sent: _raised_by(partial(sent.result, 10)), lambda sent: sent.exception(10)):
         publisher = client.publisher(TOPIC)
         publisher.send(b"x").result(10)
-        assert isinstance(ask(publisher.send(bytes(200_000))), InvalidArgument)
+        assert isinstance(ask(publisher.send(b"", key=bytes(200_000))), InvalidArgument)
         publisher.close()
     publisher = client.publisher(TOPIC)
-    publisher.send(bytes(200_000))
+    publisher.send(b"", key=bytes(200_000))
     with pytest.raises(InvalidArgument, match="over the limit"):
         publisher.flush()
     publisher.flush()
     publisher.close()
     publisher = client.publisher(TOPIC)
     publisher.send(b"x").result(10)
-    told, untold = publisher.send(bytes(200_000)), publisher.send(bytes(200_000))
+    told, untold = publisher.send(b"", key=bytes(200_000)), publisher.send(b"", key=bytes(200_000))
     assert told.exception(10) is not None
     with pytest.raises(InvalidArgument, match="over the limit"):
         publisher.close()

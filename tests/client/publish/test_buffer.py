@@ -27,6 +27,7 @@ class Loop:
             post=lambda _: None,
             clock=lambda: 0.0,
             wall_us=lambda: 1,
+            new_upload_id=lambda: "0" * 32,
             config=ClientConfig(batch_bytes=5_000),
         )
         self.records: Found = []

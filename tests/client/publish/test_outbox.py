@@ -179,7 +179,7 @@ def test_what_is_too_long_for_a_broker_is_cut_anew_and_a_record_that_fits_no_fra
     story.send(2)
     story.send(4, value=b" " * 200_000)
     actions = story.open(0, frame_bytes_max=500_000)
-    assert told(actions)[0] == "frames up to 0 MiB, batches of 1 MiB"
+    assert told(actions)[0] == "frames up to 0 MiB, batches of 0 MiB"
     assert told(actions)[1:] == ["deliver 0"]
     assert story.take(0) == [[0, 1], [2, 3], [4, 5]]
     story = Story()

@@ -208,23 +208,34 @@ async def test_a_refused_record_fails_with_its_frame_and_stops_no_other(cluster:
     assert len(kept(cluster)) == 19
 
 
-async def test_a_record_over_the_limit_fails_alone_and_names_size_and_limit(
-    cluster: FakeCluster, client: Client
-) -> None:
+async def test_a_key_over_the_limit_fails_alone_and_names_size_and_limit(cluster: FakeCluster, client: Client) -> None:
     await client.admin.create_topic(TOPIC)
     cluster.frame_bytes_max = 100_000
     async with client.publisher(TOPIC) as publisher:
         before = await publisher.send(b"small")
-        huge = await publisher.send(bytes(200_000))
+        huge = await publisher.send(b"small", key=bytes(200_000))
         after = await publisher.send(b"small")
         assert (await before, await after) == (Receipt(0, 0), Receipt(0, 1))
         with pytest.raises(InvalidArgument, match=r"frame of 200\d\d\d bytes is over the limit of 100000"):
             await huge
-        with pytest.raises(InvalidArgument, match="a record of 200000 bytes is over the limit"):
-            await (await publisher.send(bytes(200_000)))
+        with pytest.raises(InvalidArgument, match="200000 bytes of key and headers is over the limit of 98"):
+            await (await publisher.send(b"small", key=bytes(200_000)))
         with pytest.raises(InvalidArgument, match="over the limit"):
             await publisher.flush()
         await publisher.flush()  # the first flush has reported it
+
+
+async def test_a_value_over_the_limit_is_uploaded(cluster: FakeCluster, client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    cluster.frame_bytes_max = 100_000
+    async with client.publisher(TOPIC) as publisher:
+        before = await publisher.send(b"1", key=b"k")
+        await before  # the broker has reported its limit
+        large = await publisher.send(b"2" * 200_000, key=b"k", headers={"h": b"v"})
+        after = await publisher.send(b"3", key=b"k")
+        await publisher.flush()
+        assert [await each for each in (before, large, after)] == [Receipt(0, offset) for offset in range(3)]
+    assert list(cluster.payloads.values()) == [b"2" * 200_000]
 
 
 async def test_brokers_say_how_long_a_record_may_be(cluster: FakeCluster, client: Client) -> None:
@@ -232,8 +243,8 @@ async def test_brokers_say_how_long_a_record_may_be(cluster: FakeCluster, client
     cluster.frame_bytes_max = 24 << 20
     async with client.publisher(TOPIC) as publisher:
         assert await (await publisher.send(bytes(20 << 20))) == Receipt(0, 0)
-        with pytest.raises(InvalidArgument, match="split it, or raise frame_bytes_max on every broker"):
-            await (await publisher.send(bytes(28 << 20)))
+        with pytest.raises(InvalidArgument, match="shorten them, or raise frame_bytes_max on every broker"):
+            await (await publisher.send(b"", key=bytes(28 << 20)))
 
 
 async def test_every_lane_cuts_again_what_is_longer_than_its_broker_takes(cluster: FakeCluster, client: Client) -> None:

@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 from seaweedmq.codec.frame import decode_header
 from seaweedmq.errors import DeadlineExceeded, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerLoad
+from seaweedmq.model.messages.blobs import BlobData, BlobRange, UploadReply, UploadRequest
 from seaweedmq.model.messages.call_context import INTERNAL, CallContext
 from seaweedmq.model.messages.calls import Call
 from seaweedmq.model.messages.frames import SMALL_MESSAGE_BYTES, FrameHead
@@ -568,6 +569,14 @@ class _Remote:
         self, requests: AsyncIterator[ReplicateRequest], context: CallContext = INTERNAL
     ) -> AsyncIterator[ReplicateReply]:
         return self._stream("replicate", requests)
+
+    def upload(
+        self, requests: AsyncIterator[UploadRequest], context: CallContext = INTERNAL
+    ) -> AsyncIterator[UploadReply]:
+        return self._stream("upload", requests)
+
+    def read_blob(self, requests: AsyncIterator[BlobRange], context: CallContext = INTERNAL) -> AsyncIterator[BlobData]:
+        return self._stream("read_blob", requests)
 
     def join_group(
         self, requests: AsyncIterator[GroupRequest], context: CallContext = INTERNAL

@@ -33,6 +33,8 @@ from seaweedmq.rpc.messages.frames import pack_frames
 FRAME_BYTES_MAX = 120 * MIB
 """Limit of a frame, which is what clients can receive in a message. Each broker reports its lower limit when a stream
 opens."""
+FRAME_OVERHEAD_BYTES = HEADER_BYTES + 1024
+"""Upper bound of the size of a frame with one record, without the record's bytes."""
 SAMPLE_KEYS = 256
 """Number of keys sampled for the histogram of a frame that needs no routing. The histogram is a load figure without
 effect on correctness."""
