@@ -71,8 +71,10 @@ class Objects(Protocol):
     """The objects below one prefix of a bucket.
 
     All methods raise StorageFailed with the object, the reason and the remedy if the store rejects a request or does
-    not answer within ``timeout_s``. Then a request that writes may have been applied, or may be applied later. They raise
-    InvalidArgument for a key that is none.
+    not answer within ``timeout_s``. Then a request that writes may have been applied, or may be applied later. They
+    raise InvalidArgument for a key that breaks the rule.
+
+    One instance belongs to one event loop. Threads take ``storage.objects.blocking.BlockingObjects``.
     """
 
     @property
@@ -108,7 +110,7 @@ class Objects(Protocol):
         """Return a whole object unless it still has the version ``e_tag``; raise NotFound if there is none."""
 
     async def get_range(self, key: str, start: int, end: int, *, timeout_s: float = TIMEOUT_S) -> memoryview:
-        """Return the bytes from ``start`` up to ``end``, fewer or none beyond the end of the object, or raise NotFound."""
+        """Return the bytes from ``start`` up to ``end``, fewer or none beyond the end, or raise NotFound."""
 
     async def head(self, key: str, *, timeout_s: float = TIMEOUT_S) -> ObjectState:
         """Return the state of an object, or raise NotFound."""
