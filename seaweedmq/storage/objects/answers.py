@@ -61,8 +61,8 @@ _BY_STATUS = {
     503: _BUSY,
 }
 _RETRIED = frozenset({0, 408, 409, 425, 429, 500, 502, 503, 504})
-"""Statuses after which the same request may succeed. 0 stands for a missing answer, 409 for a conflict with a request in
-progress unless the code is one of ``_EXISTS``."""
+"""Statuses after which the same request may succeed. 0 stands for a missing answer, 409 for a conflict with a request
+in progress unless the code is one of ``_EXISTS``."""
 _EXISTS = frozenset({"BlobAlreadyExists"})
 """Codes by which Azure answers 409 to a create of a key that is taken."""
 _PERMANENT = frozenset({NO_KEYS})
