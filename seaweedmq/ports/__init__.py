@@ -4,6 +4,16 @@ from seaweedmq.ports.blobs import BlobReader
 from seaweedmq.ports.brokers import BrokerApi, Dialer, LeaderApi
 from seaweedmq.ports.environment import Environment, loop_s
 from seaweedmq.ports.metadata import Changes, Compare, Delete, Entry, MetaStore, Put, Snapshot
+from seaweedmq.ports.objects import (
+    PART_BYTES,
+    TIMEOUT_S,
+    Buffers,
+    ObjectContent,
+    ObjectFolder,
+    Objects,
+    ObjectState,
+    ObjectWriter,
+)
 from seaweedmq.ports.storage import (
     BlobStore,
     BlockingInput,
@@ -17,10 +27,13 @@ from seaweedmq.ports.storage import (
 from seaweedmq.ports.tables import TableConverter
 
 __all__ = [
+    "PART_BYTES",
+    "TIMEOUT_S",
     "BlobReader",
     "BlobStore",
     "BlockingInput",
     "BrokerApi",
+    "Buffers",
     "Changes",
     "Compare",
     "Delete",
@@ -31,6 +44,11 @@ __all__ = [
     "LogReader",
     "LogWriter",
     "MetaStore",
+    "ObjectContent",
+    "ObjectFolder",
+    "ObjectState",
+    "ObjectWriter",
+    "Objects",
     "PartWriter",
     "Put",
     "SegmentStore",
