@@ -111,6 +111,8 @@ class EntryHeader:
     """Place in the sequence, from 0."""
     floor: int
     """Number below which no entry is needed; never falls from one bundle to the next."""
+    done: int
+    """Number below which all entries were done when this one was cut: a valid fence is not below it."""
     checkpoint: int
     """Number of the last full checkpoint, up to this entry."""
     nonce: bytes
@@ -136,7 +138,7 @@ class EntryIndex:
     tails: tuple[SegmentTail, ...] = ()
     """Segments as of a checkpoint; empty in other entries."""
     writer: str = ""
-    """Of a fence, id of the broker that put it; "" for a bundle, whose name has its broker."""
+    """Id of the broker that put a fence; "" for a bundle, whose name has its broker."""
 
     @property
     def runs(self) -> tuple[BundleRun, ...]:

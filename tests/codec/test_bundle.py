@@ -72,7 +72,14 @@ def sample() -> bytes:
 
 def signed(header: bytes, **fields: int) -> bytes:
     """The header with other fields and a valid checksum, as a program with a defect writes it."""
-    places = {"version": (8, "H"), "kind": (10, "B"), "index": (12, "I"), "number": (16, "Q"), "floor": (24, "Q")}
+    places = {
+        "version": (8, "H"),
+        "kind": (10, "B"),
+        "index": (12, "I"),
+        "number": (16, "Q"),
+        "floor": (24, "Q"),
+        "done": (96, "Q"),
+    }
     places |= {"sections": (76, "I"), "tails": (80, "I"), "checksum": (88, "Q"), "every": (72, "H")}
     changed = bytearray(header)
     for name, value in fields.items():
@@ -195,7 +202,8 @@ def test_a_newer_version_is_refused_and_a_damaged_one_is_told_from_it():
         ({"index": 2**31}, "at byte 12: index of 2147483648 bytes"),
         ({"number": 10**16}, "at byte 12: .* number 10000000000000000"),
         ({"every": 0}, "checkpoint every 0"),
-        ({"floor": 65}, "at byte 24: floor 65, full checkpoint 64 and number 128 must be in ascending order"),
+        ({"floor": 65}, "at byte 24: floor 65, full checkpoint 64, done 126 and number 128 must be in ascending order"),
+        ({"done": 59}, "done 59 and number 128 must be in ascending order"),
         ({"number": 129}, "its first section is not its own"),
         ({"sections": 99}, "rows end .* bytes beyond the index"),
         ({"tails": 1}, "bytes are left behind the last row"),
@@ -229,5 +237,7 @@ def test_what_is_no_bundle_is_not_encoded():
 
 
 def test_a_bundle_without_frames_is_a_header_and_one_section():
-    header = EntryHeader(kind=EntryKind.FULL_CHECKPOINT, number=0, floor=0, checkpoint=0, nonce=bytes(16), time_us=0)
+    header = EntryHeader(
+        kind=EntryKind.FULL_CHECKPOINT, number=0, floor=0, done=0, checkpoint=0, nonce=bytes(16), time_us=0
+    )
     assert len(whole(encode_bundle(header, []))) == HEADER_BYTES + 16
