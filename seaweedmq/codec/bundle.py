@@ -88,12 +88,12 @@ def encode_bundle(
         header: The bundle's identity; its kind is not ``FENCE``.
         runs: Each run, without its position, and the buffers of its frames; none for a reference.
         carried: Sections of earlier bundles, in a checkpoint, in ascending order.
-        tails: Segments, in a checkpoint.
+        tails: Segments, in a checkpoint, or those whose runs do not continue earlier bundles.
 
     Raises:
         InvalidArgument: If a run has other bytes than its buffers, a number does not fit, or the index is too long.
     """
-    if header.is_fence or ((carried or tails) and not header.kind.is_checkpoint):
+    if header.is_fence or (carried and not header.kind.is_checkpoint):
         raise InvalidArgument(f"entry {header.number} of kind {header.kind.name}: only a checkpoint carries sections")
     own = BundleSection(number=header.number, runs=tuple(run for run, _ in runs))
     sections = (own, *carried)

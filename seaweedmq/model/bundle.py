@@ -85,7 +85,7 @@ class BundleSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentTail:
-    """The end of one segment and its producers as of a checkpoint.
+    """The end of one segment and its producers as of the entry that has it.
 
     In a checkpoint that is not full, only the producers that stored frames since the previous one.
     """
@@ -136,7 +136,7 @@ class EntryIndex:
     sections: tuple[BundleSection, ...] = ()
     """The entry's own runs first, then those that a checkpoint carries, the lowest number first; empty for a fence."""
     tails: tuple[SegmentTail, ...] = ()
-    """Segments as of a checkpoint; empty in other entries."""
+    """Segments as of this entry: in a checkpoint, and in a bundle whose runs do not continue earlier ones."""
     writer: str = ""
     """Id of the broker that put a fence; "" for a bundle, whose name has its broker."""
 

@@ -24,6 +24,7 @@ from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import ProducerState
 from tests.codec import golden
 from tests.codec.golden import BUNDLE_HEADER, CARRIED, FENCE_HEADER, TAILS, bundle_runs
+from tests.core.segment.bundle_model import run as play
 
 NAME = "bundles/b-7f3a91c2/0000000000000128"
 U64 = st.integers(0, 2**64 - 1)
@@ -222,18 +223,35 @@ def test_a_foreign_object_is_rejected_by_name():
 
 
 def test_what_is_no_bundle_is_not_encoded():
-    run, frames = bundle_runs()[0]
+    first, frames = bundle_runs()[0]
     plain = replace(BUNDLE_HEADER, kind=EntryKind.BUNDLE)
     with pytest.raises(InvalidArgument, match="only a checkpoint carries sections"):
         encode_bundle(plain, [], carried=CARRIED)
     with pytest.raises(InvalidArgument, match="bytes instead of"):
-        encode_bundle(plain, [(replace(run, length=1), frames)])
+        encode_bundle(plain, [(replace(first, length=1), frames)])
     with pytest.raises(InvalidArgument, match="a field does not fit its width"):
-        encode_bundle(plain, [(replace(run, segment=2**32), frames)])
+        encode_bundle(plain, [(replace(first, segment=2**32), frames)])
     with pytest.raises(InvalidArgument, match="use numbers up to"):
         encode_bundle(replace(plain, number=10**16), [])
     with pytest.raises(InvalidArgument, match="not a fence"):
         encode_fence(plain, "b-1")
+
+
+def test_the_entries_of_a_history_come_back():
+    for seed in range(5):
+        for entry in play(seed).writer.entries.values():
+            runs = [(each, () if each.is_reference else (bytes(each.length),)) for each in entry.runs]
+            encoded = encode_bundle(entry.header, runs, carried=entry.sections[1:], tails=entry.tails)
+            found = decode_entry(whole(encoded), NAME)
+            assert (found, found.header, found.sections[1:], found.tails) == (
+                encoded.index,
+                entry.header,
+                entry.sections[1:],
+                entry.tails,
+            )
+            assert [replace(each, position=0) for each in found.runs] == [
+                replace(each, position=0) for each in entry.runs
+            ]
 
 
 def test_a_bundle_without_frames_is_a_header_and_one_section():

@@ -108,10 +108,15 @@ class BundleLedger:
         return tuple(BundleSection(number=number, runs=tuple(runs[number])) for number in sorted(runs))
 
     def tail_ends(self, kind: EntryKind, runs: Collection[BundleRun]) -> dict[ReplicaKey, int]:
-        """Return the segments whose tails the next bundle has, with their ends, which include its own ``runs``."""
-        if not kind.is_checkpoint:
-            return {}
+        """Return the segments whose tails the next bundle has, with their ends, which include its own ``runs``.
+
+        A bundle that is not a checkpoint has those of segments whose runs do not continue earlier bundles: new ones,
+        and those that this broker follows and bundles only now and then.
+        """
         own = {run.key: run.end_offset for run in runs}
+        if not kind.is_checkpoint:
+            bases = {run.key: run.base_offset for run in reversed(list(runs))}
+            return {key: own[key] for key, base in bases.items() if self._ends.get(key) != base}
         keys = self._ends if kind is EntryKind.FULL_CHECKPOINT else self._changed
         return {key: self._ends[key] for key in keys} | own
 
@@ -179,15 +184,22 @@ class BundleLedger:
     def rolled(self, roll: Roll) -> None:
         """Record that the log object of a roll exists."""
         self._rolling.pop(roll.key, None)
-        pins = self._pins.get(roll.key)
-        while pins and pins[0].run.end_offset <= roll.end_offset:
+        self.release(roll.key, roll.end_offset)
+
+    def release(self, key: ReplicaKey, below: int) -> None:
+        """Unpin the runs of a segment below an offset, which no longer need the bundles of this broker.
+
+        A follower calls it when the primary has flushed them.
+        """
+        pins = self._pins.get(key)
+        while pins and pins[0].run.end_offset <= below:
             pin = pins.popleft()
             self.pinned_bytes -= pin.run.length
             self._pinned[pin.number] -= 1
             if not self._pinned[pin.number]:
                 del self._pinned[pin.number]
         if pins is not None and not pins:
-            del self._pins[roll.key]
+            del self._pins[key]
 
     def forget(self, key: ReplicaKey) -> None:
         """Leave a segment out of later checkpoints: it is sealed, and all of its frames are in log objects.

@@ -1,7 +1,7 @@
 """Completion of a writer's bundles: what an answer of the object store proves, and what may be acknowledged.
 
 Several bundles are put at a time, each with create-if-absent. A bundle is done if its own bytes are at its number. An
-answer alone does not always say so: a reply may be lost, a store repeats a request, and a second, equal PUT of the same
+answer alone is not always proof: a reply may be lost, a store repeats a request, and a second, equal PUT of the same
 writer meets the first. So if the name is taken, the writer reads the first bytes of what is there and compares its
 nonce. A bundle is acknowledged only when all lower numbers are done as well: a fence may still take one of those.
 
@@ -81,7 +81,7 @@ class BundlePuts:
         self.done_below = next_number
         """Number below which all bundles are done; never rises after the sequence ended."""
         self.ended_at: int | None = None
-        """Number at which another process ended the sequence; None while it goes on."""
+        """Number at which another process ended the sequence; None while it continues."""
         self._attempts: dict[int, _Attempt] = {}
         self._next_number = next_number
         self._latencies_s: deque[float] = deque(maxlen=LATENCIES_MAX)

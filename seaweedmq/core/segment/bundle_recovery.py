@@ -1,8 +1,8 @@
 """Recovery of all segments of one broker from its bundles, and the leftovers that become log objects.
 
 One fence and one index serve all segments of a broker. The entry below the fence names the last full checkpoint; with
-the checkpoints after it and the bundles after the last of those, at most 127 entries say where every frame is, where
-each segment ends, and what each producer stored. No payload is read.
+the checkpoints after it and the bundles after the last of those, at most 127 entries have the place of every frame,
+the end of each segment, and what each producer stored. No payload is read.
 
 A needed entry can be absent for two reasons. Its writer deleted it below a floor that was declared after the search for
 the fence: a new search shows that floor. Or another broker has written all leftovers as log objects and deletes the
@@ -41,7 +41,8 @@ class RecoveredSegment:
     producers: tuple[ProducerState, ...]
     """Producer states at the end, the longest idle first."""
     runs: tuple[LocatedRun, ...]
-    """Runs in bundles from the floor on and references, by offset; what lies below is in log objects."""
+    """Runs in bundles from the floor on and references, by offset. Missing offsets are in log objects or, if the broker
+    was a follower, in bundles of the primary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +92,10 @@ class Recovery:
         return ReadIndexes((fence.number - 1,))
 
     def read(self, entries: Mapping[int, EntryIndex | None]) -> RecoveryAction:
-        """Record the entries that were asked for; None for each that is absent."""
+        """Record the requested entries; None for each that is absent."""
         for number, entry in entries.items():
-            if entry is None:
+            # A late request of a leader may have put a fence where a bundle was written out and deleted.
+            if entry is None or entry.header.is_fence:
                 self._absent = number
                 return SearchAgain()
             self._entries[number] = entry
@@ -117,7 +119,7 @@ def needed_entries(full_checkpoint: int, fence: int, checkpoint_every: int) -> l
 
 @dataclass(slots=True)
 class _Found:
-    """What was found of one segment so far."""
+    """The part of one segment that was found so far."""
 
     end: int
     states: dict[int, ProducerState] = field(default_factory=dict)
@@ -128,7 +130,7 @@ class _Found:
     """Runs by base offset."""
 
     def set_tail(self, tail: SegmentTail) -> None:
-        """Take the end and the producers of a checkpoint, which covers all frames that were found before."""
+        """Take the end and the producers as of an entry, which cover all frames that were found before."""
         for state in tail.producers:
             self.states.pop(state.producer_id, None)
             self.states[state.producer_id] = state
@@ -136,7 +138,7 @@ class _Found:
         self.end = tail.end_offset
 
     def add(self, number: int, run: BundleRun) -> None:
-        """Take a run of the entry itself; the tail of a checkpoint covers it."""
+        """Take a run of the entry itself, which its tail covers if it has one."""
         self.runs[run.base_offset] = LocatedRun(number, run)
         if run.base_offset > self.end:
             raise Corrupt(

@@ -42,7 +42,7 @@ class Transcript:
         tails = {_name(key): end for key, end in self.ledger.tail_ends(kind, runs).items()}
         floor = self.ledger.floor
         self.ledger.cut(self.number, kind, runs, floor, at)
-        covers = f", carries {carried}, tails {tails}" if kind.is_checkpoint else ""
+        covers = f", carries {carried}, tails {tails}" if kind.is_checkpoint else f", tails {tails}" if tails else ""
         self.lines.append(f"{self.number}: {kind.name}, floor {floor}{covers}")
         self.number += 1
 
@@ -104,8 +104,8 @@ def test_the_floor_waits_for_rolls_and_for_the_full_checkpoint_and_deletion_for_
     transcript.cut(at=601)
     transcript.done(6)
     assert transcript.lines == [
-        "1: BUNDLE, floor 0",
-        "2: BUNDLE, floor 0",
+        "1: BUNDLE, floor 0, tails {'a': 1}",
+        "2: BUNDLE, floor 0, tails {'b': 1}",
         "done below 3: delete []",
         "roll a[0,2) 120",
         "rolled a, floor 0",
@@ -130,7 +130,7 @@ def test_a_bundle_that_is_not_done_is_neither_rolled_nor_below_the_floor() -> No
     transcript.rolls(602)
     assert transcript.lines == [
         "1: FULL_CHECKPOINT, floor 0, carries {}, tails {}",
-        "2: BUNDLE, floor 0",
+        "2: BUNDLE, floor 0, tails {'a': 1}",
         "roll -",
         "done below 2: delete []",
         "3: BUNDLE, floor 1",
@@ -187,6 +187,26 @@ def test_a_sealed_segment_leaves_later_full_checkpoints_once_nothing_of_it_is_pi
     transcript.ledger.forget(A)
     transcript.cut(at=600)
     assert transcript.lines[-1] == "2: FULL_CHECKPOINT, floor 0, carries {1: ['b0']}, tails {'b': 1}"
+
+
+def test_a_follower_needs_no_roll_once_the_primary_has_flushed_and_says_where_it_continues() -> None:
+    transcript = Transcript()
+    transcript.cut(a=60)
+    transcript.cut(a=60)
+    transcript.done(3)
+    transcript.ledger.release(A, 1)
+    assert transcript.ledger.pinned_bytes == 60
+    transcript.ledger.release(A, 9)
+    transcript.rolls(600)
+    transcript.ends[A] = 9
+    transcript.cut(a=60)
+    assert transcript.lines == [
+        "1: BUNDLE, floor 0, tails {'a': 1}",
+        "2: BUNDLE, floor 0",
+        "done below 3: delete []",
+        "roll -",
+        "3: BUNDLE, floor 0, tails {'a': 10}",
+    ]
 
 
 def test_a_floor_above_the_own_one_is_not_declared() -> None:

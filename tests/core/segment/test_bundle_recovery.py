@@ -165,6 +165,18 @@ def test_runs_below_the_floor_are_in_log_objects_and_references_stay() -> None:
     assert (found[A].end_offset, found[A].producers[0].next_sequence) == (60, 60)
 
 
+def test_a_follower_bundles_now_and_then_and_says_what_the_primary_flushed_between() -> None:
+    entries = [
+        FIRST,
+        entry(1, run(A, 0, 3), tails=(tail(A, 3, state(3)),)),
+        entry(2, run(A, 500, 510), tails=(tail(A, 510, state(77, producer=6), state(510)),)),
+        entry(3, run(A, 510, 511)),
+    ]
+    found = recovered_segments(entries, floor=0)
+    assert (found[A].end_offset, places(found[A])) == (511, [(1, 0, 3), (2, 500, 510), (3, 510, 511)])
+    assert [(p.producer_id, p.next_sequence) for p in found[A].producers] == [(6, 77), (5, 511)]
+
+
 def test_a_gap_is_not_passed_over() -> None:
     with pytest.raises(Corrupt, match=r"bundle 2: its run of .* begins at offset 4, but the segment ends at 3"):
         recovered_segments([FIRST, entry(1, run(A, 0, 3)), entry(2, run(A, 4, 5))], floor=0)
@@ -224,6 +236,13 @@ def test_an_entry_that_is_absent_above_the_same_floor_was_written_out_by_another
     reading = Reading()
     reading.begin(10, has_bundles=False)
     assert reading.lines == ["fence 10, floor 0", "written out"]
+
+
+def test_a_fence_that_came_late_stands_for_a_bundle_that_was_written_out() -> None:
+    reading = Reading(entry(9, kind=EntryKind.FENCE))
+    reading.begin(10, 5)
+    reading.begin(10, 5)
+    assert reading.lines == ["fence 10, floor 5", "read [9]", "search again", "fence 10, floor 5", "written out"]
 
 
 def test_a_broker_without_entries_left_nothing() -> None:

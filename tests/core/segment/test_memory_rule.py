@@ -68,7 +68,7 @@ class Replica:
     """End of what is in a PUT."""
     put_s: float = 0.0
     puts: list[tuple[float, int]] = field(default_factory=list)
-    """When each PUT is applied, and the end of its frames; those below are in earlier ones."""
+    """Time at which each PUT is applied, and the end of its frames; those below are in earlier ones."""
 
     def lives(self, now: float) -> bool:
         return now < self.dies_s
