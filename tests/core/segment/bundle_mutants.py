@@ -96,7 +96,7 @@ MUTANTS: dict[str, Mutant] = {
     "acknowledged out of order": Mutant({"make_puts": OutOfOrder}, (0, 14)),
     "fence behind the last": Mutant({"make_search": BehindTheLast}, (2, 5)),
     "no second look": Mutant({"make_search": NoSecondLook}, (206, 311)),
-    "deletes before the floor is done": Mutant({"make_ledger": DeletesEarly}, (60, 100)),
+    "deletes before the floor is done": Mutant({"make_ledger": DeletesEarly}, (100,)),
     "fence collected": Mutant({"collects_fences": True}, (28, 52)),
     "floor above a checkpoint that is not done": Mutant({"make_ledger": FloorAboveCheckpoint}, (32, 33)),
     "floor above pinned runs": Mutant({"make_ledger": FloorAbovePins}, (8, 40)),
