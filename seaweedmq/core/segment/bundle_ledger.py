@@ -61,6 +61,8 @@ class BundleLedger:
         """Number of the last full checkpoint that was cut."""
         self.pinned_bytes = 0
         self._pins: dict[ReplicaKey, deque[_Pin]] = {}
+        self._sizes: dict[ReplicaKey, int] = {}
+        """Pinned bytes of each segment."""
         self._pinned: dict[int, int] = {}
         """Pinned runs of each bundle, the lowest number first."""
         self._rolling: dict[ReplicaKey, int] = {}
@@ -129,6 +131,7 @@ class BundleLedger:
             if not run.is_reference:
                 self._pins.setdefault(run.key, deque()).append(_Pin(number, run, now))
                 self._pinned[number] = self._pinned.get(number, 0) + 1
+                self._sizes[run.key] = self._sizes.get(run.key, 0) + run.length
                 self.pinned_bytes += run.length
         self._floors.append((number, floor))
         if kind.is_checkpoint:
@@ -157,16 +160,14 @@ class BundleLedger:
 
     def rolls(self, now: float, sealed: Collection[ReplicaKey] = ()) -> list[Roll]:
         """Return the rolls that are due, of bundles that are done; ``sealed`` segments are rolled at once."""
-        due = [
-            roll
-            for key, pins in self._pins.items()
-            if (roll := self._roll(key))
-            and (
-                key in sealed
-                or roll.length >= self._limits.roll_bytes
-                or now >= pins[0].since_s + self._limits.roll_age_s
-            )
-        ]
+        due = []
+        for key, pins in self._pins.items():
+            is_old = key in sealed or now >= pins[0].since_s + self._limits.roll_age_s
+            if not is_old and self._sizes[key] < self._limits.roll_bytes:
+                continue  # thousands of segments are checked after each bundle
+            roll = self._roll(key)
+            if roll and (is_old or roll.length >= self._limits.roll_bytes):
+                due.append(roll)
         running = sum(self._rolling_bytes(key) for key in self._rolling)
         excess = self.pinned_bytes - running - sum(roll.length for roll in due) - self._limits.pinned_bytes_max
         if excess > 0:
@@ -194,12 +195,13 @@ class BundleLedger:
         pins = self._pins.get(key)
         while pins and pins[0].run.end_offset <= below:
             pin = pins.popleft()
+            self._sizes[key] -= pin.run.length
             self.pinned_bytes -= pin.run.length
             self._pinned[pin.number] -= 1
             if not self._pinned[pin.number]:
                 del self._pinned[pin.number]
         if pins is not None and not pins:
-            del self._pins[key]
+            del self._pins[key], self._sizes[key]
 
     def forget(self, key: ReplicaKey) -> None:
         """Leave a segment out of later checkpoints: it is sealed, and all of its frames are in log objects.
