@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
+from urllib.parse import unquote
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
@@ -23,7 +24,7 @@ from seaweedmq.spark.native_types import foreign_part
 from seaweedmq.spark.options import RANGES, SparkOptions, parse_options
 from seaweedmq.spark.source import FORMAT
 from seaweedmq.spark.topic_access import chosen_columns, find
-from seaweedmq.storage.plan.parquet_plan import ParquetPlan, groups_of, lasting_path, plan_parquet
+from seaweedmq.storage.plan.parquet_plan import ParquetPlan, groups_of, plan_parquet
 from seaweedmq.storage.plan.topic_source import TopicSource
 from seaweedmq.storage.plan.window import Interval
 from seaweedmq.storage.scan.columns import OFFSET, SEGMENT, TIMESTAMP, TOPIC, Column
@@ -102,7 +103,8 @@ def _tables(
 
     def frame(files: Sequence[SegmentFile], sources: Sequence[str], conditions: Sequence[Expression]) -> DataFrame:
         schema = StructType([StructField(s, kinds[s]) for s in dict.fromkeys(sources)])
-        paths = [f"file://{found.storage.path(lasting_path(found.storage, file))}" for file in files]
+        # Hadoop takes the text of a path as it is.
+        paths = [unquote(found.storage.uri(found.storage.lasting_path(file.path))) for file in files]
         with _listed_at_once(spark, len(paths)):
             rows = spark.read.schema(schema).options(**_PARQUET_OPTIONS).parquet(*paths)
         for condition in (*conditions, *_in_time(timestamps)):

@@ -5,7 +5,6 @@ does not exclude a change within the same tick of the storage's clock. So for ``
 was first seen, the folder is listed on every poll. Thus neither a coarse clock nor a wrong one hides a file.
 """
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
@@ -68,7 +67,7 @@ class TopicWatch:
         return last
 
     def _state(self, path: str) -> State | None:
-        with failing("get the state of", self._place.path(path)):
+        with failing("get the state of", self._place.where(path)):
             return self._place.state(path)
 
 
@@ -101,17 +100,24 @@ class _Kept(Generic[R, T]):
 
 def table_ends(place: Place, name: TopicName) -> dict[int, int]:
     """Return segment -> highest end offset of its tables, from file names only."""
-    folder = place.path(table_dir(name))
+    folder = table_dir(name)
     highest: dict[str, str] = {}
     try:
-        for each in os.listdir(folder):  # noqa: PTH208 - paths of some 10,000 names are slow
+        for each in place.listdir(folder):
             segment, _, offsets = each.partition("-")
-            end = offsets[_NAME_DIGITS + 1 : -len(TABLE_SUFFIX)]
+            end = offsets[_NAME_DIGITS + 1 : 2 * _NAME_DIGITS + 1]
             is_table = segment.isdecimal() and len(end) == _NAME_DIGITS and end.isdecimal()
-            if is_table and each.endswith(TABLE_SUFFIX) and end > highest.get(segment, ""):
+            if is_table and _is_rest(offsets[2 * _NAME_DIGITS + 1 :]) and end > highest.get(segment, ""):
                 highest[segment] = end
     except FileNotFoundError:
         return {}
     except OSError as e:
-        raise storage_failed("list", str(folder), e) from e
+        raise storage_failed("list", place.where(folder), e) from e
     return {int(segment): int(end) for segment, end in highest.items()}
+
+
+def _is_rest(rest: str) -> bool:
+    """Whether a table's name may end so after its offsets: with a date on an object store."""
+    return rest == TABLE_SUFFIX or (
+        rest.endswith(TABLE_SUFFIX) and rest[:1] == "-" and rest[1 : -len(TABLE_SUFFIX)].isdecimal()
+    )

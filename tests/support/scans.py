@@ -5,7 +5,7 @@ from pathlib import Path
 
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.column_types import arrow_schema
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.plan.window import Interval
 from seaweedmq.storage.scan.columns import columns_of
 from seaweedmq.storage.scan.range_scan import RangeScan
@@ -16,7 +16,7 @@ def scan_of(
 ) -> RangeScan:
     columns = columns_of(topic, chosen)
     return RangeScan(
-        place=None if root is None else Place(root),
+        place=None if root is None else DirectoryPlace(root),
         topic=topic,
         timestamps=timestamps or Interval(),
         columns=columns,

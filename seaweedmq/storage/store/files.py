@@ -8,12 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from seaweedmq.codec.paths import GROUPS, TOPICS, claim_path, claims_dir, journal_path, parse_journal_name
-from seaweedmq.errors import AlreadyExists
+from seaweedmq.errors import AlreadyExists, Unsupported
 from seaweedmq.model.claims import ClaimKind
 from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.model.config import US_PER_S
 from seaweedmq.ports import StorageSpace
 from seaweedmq.storage import file_io
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.place import Place
 from seaweedmq.storage.store import claims
 from seaweedmq.storage.store import marker as markers
@@ -129,11 +130,16 @@ class FileSegmentStore(SegmentFiles, TopicFolders):
 
 def open_store(uri: str) -> FileSegmentStore:
     """Return the store at a path or ``file://`` URI, without access to it; ``check()`` tests whether it is usable."""
-    return FileSegmentStore(Place.parse(uri).root)
+    return FileSegmentStore(DirectoryPlace.parse(uri).root)
 
 
 def run_with_store(place: Place, use: Callable[[FileSegmentStore], Coroutine[None, None, R]]) -> R:
-    """Return the result of a coroutine on the store of a root, run in a thread: notebooks already run a loop."""
+    """Return the result of a coroutine on the store of a root, run in a thread: notebooks already run a loop.
+
+    Raises Unsupported for a place that is not a directory.
+    """
+    if not isinstance(place, DirectoryPlace):
+        raise Unsupported(f"storage {place}: times are searched in the files of a directory only; give `bootstrap`")
 
     async def opened() -> R:
         store = FileSegmentStore(place.root)
