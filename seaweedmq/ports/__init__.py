@@ -3,12 +3,25 @@
 from seaweedmq.ports.brokers import BrokerApi, Dialer, LeaderApi
 from seaweedmq.ports.environment import Environment, loop_s
 from seaweedmq.ports.metadata import Changes, Compare, Delete, Entry, MetaStore, Put, Snapshot
+from seaweedmq.ports.objects import (
+    PART_BYTES,
+    TIMEOUT_S,
+    Buffers,
+    ObjectContent,
+    ObjectFolder,
+    Objects,
+    ObjectState,
+    ObjectWriter,
+)
 from seaweedmq.ports.storage import BlockingInput, LogReader, LogWriter, SegmentStore, StorageSpace
 from seaweedmq.ports.tables import TableConverter
 
 __all__ = [
+    "PART_BYTES",
+    "TIMEOUT_S",
     "BlockingInput",
     "BrokerApi",
+    "Buffers",
     "Changes",
     "Compare",
     "Delete",
@@ -19,6 +32,11 @@ __all__ = [
     "LogReader",
     "LogWriter",
     "MetaStore",
+    "ObjectContent",
+    "ObjectFolder",
+    "ObjectState",
+    "ObjectWriter",
+    "Objects",
     "Put",
     "SegmentStore",
     "Snapshot",
