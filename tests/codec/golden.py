@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from seaweedmq.codec.frame import HEADER_BYTES, stamp
+from seaweedmq.codec.bundle import encode_bundle, encode_fence
+from seaweedmq.codec.frame import HEADER_BYTES, split_frames, stamp
 from seaweedmq.codec.logfile import LogPreamble, encode_preamble
 from seaweedmq.codec.payload.batch import schema_to_bytes
+from seaweedmq.model.bundle import BundledFrame, BundleRun, BundleSection, EntryHeader, EntryKind, SegmentTail
 from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import ProducerState
 from seaweedmq.model.topic import TopicName
@@ -34,6 +36,26 @@ PREAMBLE = LogPreamble(
         ),
         ProducerState(producer_id=2**64 - 1, producer_epoch=0, next_sequence=0),
     ),
+)
+BUNDLE_HEADER = EntryHeader(
+    kind=EntryKind.CHECKPOINT, number=128, floor=60, checkpoint=64, nonce=bytes(range(16)), time_us=NOON_US
+)
+FENCE_HEADER = EntryHeader(
+    kind=EntryKind.FENCE, number=129, floor=60, checkpoint=0, nonce=bytes(range(16, 32)), time_us=NOON_US + 1
+)
+CARRIED = (
+    BundleSection(
+        number=66,
+        runs=(
+            BundleRun(topic_uid=7, segment=1, base_offset=0, end_offset=5, length=300, position=224),
+            BundleRun(topic_uid=7, segment=2, base_offset=10, end_offset=30, length=8_388_608),
+        ),
+    ),
+    BundleSection(number=127, runs=()),
+)
+TAILS = (
+    SegmentTail(topic_uid=7, segment=1, end_offset=5, producers=PREAMBLE.producers),
+    SegmentTail(topic_uid=7, segment=2, end_offset=30),
 )
 PRICES = pa.schema([pa.field("item", pa.string(), nullable=False), pa.field("price", pa.float64())])
 
@@ -77,10 +99,44 @@ def stamped(item: Sample, base_offset: int) -> bytes:
     return stamp(item.frame_bytes[:HEADER_BYTES], base_offset) + item.frame_bytes[HEADER_BYTES:]
 
 
+def bundle_runs() -> list[tuple[BundleRun, tuple[bytes, ...]]]:
+    """Runs of two segments, and a reference to a log object."""
+    runs = [
+        _run(0x1122334455667788, 7, stamped(full_sample(), 100), stamped(bare_sample(), 103)),
+        _run(9, 2**32 - 1, stamped(typed_sample(), 5)),
+    ]
+    reference = BundleRun(
+        topic_uid=9,
+        segment=3,
+        base_offset=0,
+        end_offset=40,
+        length=5_000_000,
+        frames=(BundledFrame(0xABCDEF, 3, 2**33, 30), BundledFrame(0, 0, 0, 10)),
+    )
+    return [*runs, (reference, ())]
+
+
+def _run(topic_uid: int, segment: int, *content: bytes) -> tuple[BundleRun, tuple[bytes, ...]]:
+    headers = [frame.header for data in content for frame in split_frames(data)]
+    run = BundleRun(
+        topic_uid=topic_uid,
+        segment=segment,
+        base_offset=headers[0].base_offset,
+        end_offset=headers[-1].end_offset,
+        length=sum(map(len, content)),
+        frames=tuple(BundledFrame(h.producer_id, h.producer_epoch, h.first_sequence, h.record_count) for h in headers),
+    )
+    return run, content
+
+
 def contents() -> dict[str, bytes]:
     """Return file name -> bytes, as the current code encodes them."""
     return {
         "plain.log.hex": encode_preamble(PREAMBLE) + stamped(full_sample(), 100) + stamped(bare_sample(), 103),
+        "checkpoint.bundle.hex": b"".join(
+            encode_bundle(BUNDLE_HEADER, bundle_runs(), carried=CARRIED, tails=TAILS).buffers
+        ),
+        "fence.bundle.hex": encode_fence(FENCE_HEADER, "b-00000002"),
         "kafka.frame.hex": kafka_frame(),
         "typed.frame.hex": stamped(typed_sample(), 5),
         "typed.schema.hex": schema_to_bytes(PRICES),
