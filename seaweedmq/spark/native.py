@@ -24,6 +24,7 @@ from seaweedmq.spark.native_types import foreign_part
 from seaweedmq.spark.options import RANGES, SparkOptions, parse_options
 from seaweedmq.spark.source import FORMAT
 from seaweedmq.spark.topic_access import chosen_columns, find
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.plan.parquet_plan import ParquetPlan, groups_of, plan_parquet
 from seaweedmq.storage.plan.topic_source import TopicSource
 from seaweedmq.storage.plan.window import Interval
@@ -58,7 +59,7 @@ def read_native(spark: SparkSession, given: dict[str, str]) -> DataFrame:
         raise InvalidArgument(f"option {RANGES!r} is internal: give startingOffsets and endingOffsets")
     found = find(options.location, ends=True)
     columns = chosen_columns(found.snapshot.topic, options.shown)
-    why = why_not_native(options, columns)
+    why = why_not_native(options, columns) or _why_not_readable(found)
     if why is not None:
         logger.info("topic %s is read by the Python source: %s", options.topic, why)
     plan = plan_parquet(found, options.window, fail_on_data_loss=options.fail_on_data_loss, with_tables=why is None)
@@ -82,6 +83,12 @@ def why_not_native(options: SparkOptions, columns: Sequence[Column]) -> str | No
         if foreign is not None:
             return f"Spark reads {foreign} of column {column.name!r} differently, or not at all"
     return None
+
+
+def _why_not_readable(found: TopicSource) -> str | None:
+    if found.place is None or isinstance(found.place, DirectoryPlace):
+        return None
+    return "Spark's own reader of object stores (s3a) is not used yet"
 
 
 def _tail_options(given: dict[str, str], plan: ParquetPlan) -> dict[str, str]:

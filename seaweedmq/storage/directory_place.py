@@ -4,11 +4,10 @@ What it adds to ``place.Place`` is for code that runs on a directory alone: real
 """
 
 import contextlib
-import logging
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -18,13 +17,11 @@ import pyarrow as pa
 from seaweedmq.codec import paths
 from seaweedmq.errors import InvalidArgument, NotFound
 from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage import file_io
+from seaweedmq.storage.directory_files import DirectoryReader, DirectoryWriter
 from seaweedmq.storage.faults import GONE, storage_failed
-from seaweedmq.storage.place import Change, Entry, Place, State
-
-logger = logging.getLogger(__name__)
+from seaweedmq.storage.place import Change, Entry, Place, State, report_foreign
 
 LISTINGS_MAX = 5
 """Limit of the listings of a folder that changes continuously."""
@@ -32,9 +29,6 @@ REMOVALS_MAX = 10
 """Limit of the attempts to delete a folder that other processes change."""
 DAMAGED_SUFFIX = ".damaged"
 """Suffix of the hidden name of a damaged table that was rebuilt: a dot, the table's name, and this."""
-
-_reported: set[str] = set()
-_REPORTED_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +84,7 @@ class DirectoryPlace(Place):
                 raise NotFound(f"{file.path} was deleted: list the segment's files again") from e
             raise storage_failed("open", str(path), e) from e
 
-    def open_reader(self, path: str, *, once: bool = False) -> "DirectoryReader":
+    def open_reader(self, path: str, *, once: bool = False) -> DirectoryReader:
         """Open a file for reads of ranges."""
         return DirectoryReader(os.open(self.path(path), os.O_RDONLY | os.O_CLOEXEC), once=once)
 
@@ -156,7 +150,7 @@ class DirectoryPlace(Place):
         if durable:
             self.sync_names(self.path(path).parent)
 
-    def open_writer(self, path: str) -> "DirectoryWriter":
+    def open_writer(self, path: str) -> DirectoryWriter:
         """Create a file that does not exist, in a folder that exists."""
         return DirectoryWriter(self.path(path))
 
@@ -353,55 +347,11 @@ class DirectoryPlace(Place):
                     continue  # a file of another segment
                 path = f"{folder}/{entry.name}"
                 if paths.parse_segment_file(path) is None or not entry.is_file():
-                    _report_foreign(self.path(path))
+                    report_foreign(self.where(path))
                     continue
                 with contextlib.suppress(FileNotFoundError):  # deleted since the listing
                     files.append(segment_file(path, entry.stat()))
         return files
-
-
-class DirectoryReader:
-    """A reader of ranges of an open file."""
-
-    def __init__(self, fd: int, *, once: bool) -> None:
-        self._fd = fd
-        self._once = file_io.OnceReader(fd) if once else None
-
-    def read_at(self, position: int, length: int) -> Frames:
-        """Read ``length`` bytes from ``position``; fewer only at the end of the file."""
-        if self._once is not None:
-            return self._once.read_at(position, length)
-        return file_io.read_at(self._fd, position, length)
-
-    def close(self) -> None:
-        """Close the file; a second call has no effect."""
-        if self._fd >= 0:
-            fd, self._fd = self._fd, -1
-            os.close(fd)
-
-
-class DirectoryWriter:
-    """A new file that is written under its own name."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-
-    def write(self, chunks: Sequence[Frames]) -> None:
-        """Append bytes."""
-        file_io.write_all(self._fd, chunks)
-
-    def finish(self) -> None:
-        """Flush the file."""
-        file_io.sync_file(self._fd)
-
-    def close(self, *, keep: bool) -> None:
-        """Close the file, and delete it unless ``keep``; a second call has no effect."""
-        if self._fd >= 0:
-            fd, self._fd = self._fd, -1
-            if not keep:
-                self._path.unlink(missing_ok=True)  # first: closing may fail for lack of space
-            os.close(fd)
 
 
 def segment_file(path: str, stat: os.stat_result) -> SegmentFile:
@@ -423,9 +373,3 @@ def segment_file(path: str, stat: os.stat_result) -> SegmentFile:
 
 def _prefix(name: str) -> str:
     return name[: name.find("-") + 1]
-
-
-def _report_foreign(path: Path) -> None:
-    if str(path) not in _reported and len(_reported) < _REPORTED_MAX:
-        _reported.add(str(path))
-        logger.warning("foreign file ignored: %s is not a file of SeaweedMQ; move it away", path)

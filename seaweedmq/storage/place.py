@@ -4,15 +4,21 @@
 directory, ``object_place`` a prefix of an object store, and ``places`` tells them apart by their URI.
 """
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, Self, TypeAlias
 
 from seaweedmq.codec import paths
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.messages.frames import Frames
-from seaweedmq.model.topic import TopicName
+from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import BlockingInput
+
+logger = logging.getLogger(__name__)
+
+_reported: set[str] = set()
+_REPORTED_MAX = 10_000
 
 State: TypeAlias = Hashable
 """A value that differs for another content of a name."""
@@ -58,6 +64,10 @@ class Place(ABC):
     """
 
     __slots__ = ()
+
+    def of(self, topic: Topic) -> Self:
+        """Return the place for writes to this topic, which may be deleted and recreated meanwhile."""
+        return self
 
     @abstractmethod
     def where(self, path: str) -> str:
@@ -211,3 +221,10 @@ class Place(ABC):
         except (FileNotFoundError, NotADirectoryError):
             return []
         return sorted(name for name in names if not name.startswith(".") and name.endswith(suffix))
+
+
+def report_foreign(where: str) -> None:
+    """Log a foreign file once."""
+    if where not in _reported and len(_reported) < _REPORTED_MAX:
+        _reported.add(where)
+        logger.warning("foreign file ignored: %s is not a file of SeaweedMQ; move it away", where)

@@ -188,7 +188,7 @@ class StagedSink:
                 self._place.make_below(f"{paths.TOPICS}/{self._topic.namespace}", folder)
             except FileNotFoundError:
                 raise _missing(self._place, self._topic) from None
-            if any(paths.sink_of_mark(other) == self._sink for other in self._place.listdir(folder)):
+            if any(paths.sink_of_mark(other) == self._sink for other in self._place.names(folder)):
                 raise NotFound(
                     f"topic {self._topic} was deleted and created again since this query began to write to it: restart "
                     "the query with another checkpoint to fill the new topic"

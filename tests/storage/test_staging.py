@@ -23,7 +23,7 @@ from seaweedmq.model.staged import (
     StagedSegment,
 )
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage import staged_frames, staged_sweep
+from seaweedmq.storage import staged_frames
 from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.snapshot import list_files, read_snapshot
 from seaweedmq.storage.staged_sweep import sweep

@@ -55,7 +55,7 @@ def merge_tables(place: Place, topic: Topic, merge: TableMerge, *, row_group_byt
     merge or retention.
     """
     first = merge.tables[0]
-    target = open_target(place, first.topic, first.segment)
+    target = open_target(place, topic, first.segment)
     sink = target.create_merged(merge)
     try:
         write_merge(sink, topic, merge, place.open_input, row_group_bytes)
@@ -68,14 +68,14 @@ def merge_tables(place: Place, topic: Topic, merge: TableMerge, *, row_group_byt
         raise
 
 
-def publish_merge(place: Place, merge: TableMerge, made: str) -> SegmentFile:
+def publish_merge(place: Place, topic: Topic, merge: TableMerge, made: str) -> SegmentFile:
     """Replace the tables by the file of ``merge_tables``, and return the new table.
 
     Raises Unavailable if another process merged or merges some of the tables; nothing changed and the file is deleted.
     """
     first = merge.tables[0]
     with failing("publish a table in", place.where(table_dir(first.topic))):
-        table = open_target(place, first.topic, first.segment).publish_merged(made, merge)
+        table = open_target(place, topic, first.segment).publish_merged(made, merge)
         if place.is_settled(table.path):
             _unlink(place, merge.tables)
     return table
@@ -95,11 +95,13 @@ def compact_tables(
     """
     if low_watermark:
         rewrite = TableMerge(tables=tuple(tables), low_watermark=low_watermark)
-        open_target(place, topic.name, tables[0].segment).check_free(rewrite)
-        return [publish_merge(place, rewrite, merge_tables(place, topic, rewrite, row_group_bytes=row_group_bytes))]
+        open_target(place, topic, tables[0].segment).check_free(rewrite)
+        return [
+            publish_merge(place, topic, rewrite, merge_tables(place, topic, rewrite, row_group_bytes=row_group_bytes))
+        ]
     whole_bytes = 2 * sum(table.size_bytes for table in tables) + 2
     return [
-        publish_merge(place, merge, merge_tables(place, topic, merge, row_group_bytes=row_group_bytes))
+        publish_merge(place, topic, merge, merge_tables(place, topic, merge, row_group_bytes=row_group_bytes))
         for merge in merges(tables, whole_bytes, partial(kind_of, place, topic))
     ]
 
@@ -109,6 +111,7 @@ def remove_superseded(place: Place, topic: Topic, segment: int) -> tuple[list[Se
     removed: list[SegmentFile] = []
     refused: list[Corrupt] = []
     try:
+        place = place.of(topic)
         tables = place.tables(topic.name, [segment])
         sound: dict[str, bool] = {}
         for table in superseded(tables):

@@ -1,4 +1,4 @@
-"""Conversion between files of a mounted directory. Blocking; it runs in the child process.
+"""Conversion of log files to tables, and how a mounted directory publishes them. Blocking; for the child process.
 
 Tables of a segment must not overlap, except while a merge of tables is committed (``compact``): plain Parquet readers
 would see records twice. A lock prevents two processes of one machine from doing the same work. If locks do not reach
@@ -9,7 +9,7 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -23,9 +23,11 @@ from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage import file_io
 from seaweedmq.storage.directory_place import DirectoryPlace, segment_file
 from seaweedmq.storage.faults import failing
+from seaweedmq.storage.object_place import ObjectPlace
 from seaweedmq.storage.place import Place, RangeReader
 from seaweedmq.storage.store.retained_tables import retain
 from seaweedmq.storage.tables.convert import Job, Read, TableTarget, convert_logs
+from seaweedmq.storage.tables.object_target import ObjectTarget
 
 CLAIM_PREFIX = ".claim-"
 """Prefix of claims in the folder of the tables: ``.claim-<segment>-<base>-<end>-<unique>``.
@@ -65,7 +67,7 @@ def convert_files(
     name, segment = logs[0].topic, logs[0].segment
     with (
         failing("convert log files of", place.where(log_dir(name, segment))),
-        _converting(place, name, segment, logs[0].path) as target,
+        _converting(place, topic, logs) as target,
         _log_reader(place) as read,
     ):
         listed = place.segment_files(name, segment)
@@ -74,17 +76,23 @@ def convert_files(
 
 
 @contextlib.contextmanager
-def _converting(place: Place, topic: TopicName, segment: int, first_log: str) -> "Iterator[TableTarget]":
-    """Yield the target of a conversion that no other process of this machine does meanwhile."""
+def _converting(place: Place, topic: Topic, logs: Sequence[SegmentFile]) -> "Iterator[TableTarget]":
+    """Yield the target of a conversion, which on a directory no other process of this machine does meanwhile."""
+    segment = logs[0].segment
+    if isinstance(place, ObjectPlace):
+        yield ObjectTarget(place, topic, segment, logs)
+        return
     assert isinstance(place, DirectoryPlace), f"{place} is of an unknown kind"
-    with _alone(place, topic, segment), _held_open(place, first_log) as log_file:
-        yield DirectoryTarget(place, topic, segment, log_file=log_file)
+    with _alone(place, topic.name, segment), _held_open(place, logs[0].path) as log_file:
+        yield DirectoryTarget(place, topic.name, segment, log_file=log_file)
 
 
-def open_target(place: Place, topic: TopicName, segment: int) -> MergeTarget:
+def open_target(place: Place, topic: Topic, segment: int) -> MergeTarget:
     """Return the target of merges of a segment's tables; raises NotFound if the topic was deleted."""
+    if isinstance(place, ObjectPlace):
+        return ObjectTarget(place, topic, segment)
     assert isinstance(place, DirectoryPlace), f"{place} is of an unknown kind"
-    return DirectoryTarget(place, topic, segment)
+    return DirectoryTarget(place, topic.name, segment)
 
 
 @contextlib.contextmanager

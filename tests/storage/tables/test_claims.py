@@ -122,7 +122,7 @@ def test_of_merges_on_machines_that_do_not_see_each_other_no_two_replace_the_sam
             sink = DirectoryTarget(DirectoryPlace(root), NAME, 0).create()
             sink.close()
             turns.step()
-            publish_merge(DirectoryPlace(root), one, str(Path(sink.name).relative_to(root)))
+            publish_merge(DirectoryPlace(root), make_topic(), one, str(Path(sink.name).relative_to(root)))
         except Unavailable:
             pass  # another one was faster
         finally:

@@ -81,6 +81,7 @@ def test_a_merged_table_prunes_as_well_as_any_other(orders: TopicFiles) -> None:
     merge = TableMerge(tables=tuple(small(orders, count=4, each=500)))
     publish_merge(
         DirectoryPlace(orders.root),
+        orders.topic,
         merge,
         merge_tables(DirectoryPlace(orders.root), orders.topic, merge, row_group_bytes=10_000),
     )
@@ -187,7 +188,7 @@ def test_a_table_that_expired_while_it_was_merged_does_not_come_back(orders: Top
     aside = merge_tables(DirectoryPlace(orders.root), orders.topic, merge)
     (orders.root / made[0].path).unlink()
     with pytest.raises(Unavailable, match=r"00000000000000000020\.parquet was removed meanwhile, by retention"):
-        publish_merge(DirectoryPlace(orders.root), merge, aside)
+        publish_merge(DirectoryPlace(orders.root), orders.topic, merge, aside)
     assert ranges(orders) == [(20, 40), (40, 60)]
     assert not (orders.root / aside).exists()
     with pytest.raises(NotFound):
@@ -206,7 +207,7 @@ def test_a_topic_deleted_before_a_merge_does_not_come_back(orders: TopicFiles, g
     with pytest.raises(NotFound, match=r"is missing[:,] the topic was deleted"):
         merge_tables(DirectoryPlace(orders.root), orders.topic, merge)
     with pytest.raises(NotFound, match=r"is missing[:,] the topic was deleted"):
-        publish_merge(DirectoryPlace(orders.root), merge, made)
+        publish_merge(DirectoryPlace(orders.root), orders.topic, merge, made)
     assert not folder.exists()
     assert folder.parent.exists() == (gone == "tables")
 
@@ -215,10 +216,10 @@ def test_of_two_compactions_at_once_one_is_told_that_the_other_was_faster(orders
     made = small(orders, count=6)
     one, other = TableMerge(tables=tuple(made[:4])), TableMerge(tables=tuple(made[2:]))
     asides = [merge_tables(DirectoryPlace(orders.root), orders.topic, merge) for merge in (one, one, other)]
-    publish_merge(DirectoryPlace(orders.root), one, asides[0])
+    publish_merge(DirectoryPlace(orders.root), orders.topic, one, asides[0])
     for merge, aside in ((one, asides[1]), (other, asides[2])):
         with pytest.raises(Unavailable, match="merged by another process meanwhile"):
-            publish_merge(DirectoryPlace(orders.root), merge, aside)
+            publish_merge(DirectoryPlace(orders.root), orders.topic, merge, aside)
     assert (ranges(orders), read_once(orders)) == ([(0, 80), (80, 100), (100, 120)], list(range(120)))
 
 
@@ -324,7 +325,7 @@ def test_a_listing_during_a_replacement_shows_either_one(orders: TopicFiles, mon
             return scandir(path)
         raced.append(True)
         before = {e.name: e for e in scandir(path)}
-        publish_merge(DirectoryPlace(orders.root), merge, aside)
+        publish_merge(DirectoryPlace(orders.root), orders.topic, merge, aside)
         after = {e.name for e in scandir(path)}
         return Listing(e for name, e in before.items() if name in after)
 

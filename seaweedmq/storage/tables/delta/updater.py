@@ -75,6 +75,7 @@ def rebuild_log(
     The new log begins with version 0, and readers see another table. The last three old logs stay beside it. The errors
     are those of :func:`reconcile`.
     """
+    place = place.of(topic)
     with failing("move aside", place.where(delta_log_dir(topic.name))):
         if grace_s is None:
             with suppress(FileNotFoundError), open_log(place, topic.name) as opened:
@@ -113,6 +114,7 @@ class DeltaLogs:
             retry=retry_if_exception_type(Conflict),
             reraise=True,
         )
+        place = place.of(topic)
         with failing("write the Delta log of", place.where(table_dir(topic.name))):
             return attempts(partial(self._attempt, place, topic, grace_s, confirmed_us))
 
