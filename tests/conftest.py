@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 
 from seaweedmq.coordination.local import LocalEtcd
 from tests.support.etcd import running_etcd
+from tests.support.moto_server import MotoServer, running_moto
 
 settings.register_profile("untimed", deadline=None)  # an example's duration depends mainly on the machine
 settings.register_profile("deep", deadline=None, max_examples=max(1, int(os.environ.get("EXAMPLES", "500"))))
@@ -97,3 +98,10 @@ async def etcd(tmp_path: Path) -> AsyncIterator[LocalEtcd]:
     """Provide a real etcd for one test."""
     async with running_etcd(tmp_path / "etcd") as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator[MotoServer]:
+    """Provide a server of S3 for all tests of this process, each of which creates a bucket of its own."""
+    with running_moto() as server:
+        yield server

@@ -3,7 +3,7 @@
 Two properties of the store carry all correctness: an atomic create-if-absent, and reads that see every completed
 write. The order of listings, clocks and renames carry none.
 
-A request may be repeated, and a repeated one may be applied late, after its caller died. So each method says what its
+A request may be retried, and a retried one may be applied late, after its caller died. So each method names what its
 errors leave open. Keys are relative to the prefix: segments joined by ``/``, none of them empty, ``.`` or ``..``.
 """
 
@@ -15,9 +15,9 @@ Buffers: TypeAlias = Sequence[bytes | memoryview]
 """The content of an object as one-dimensional buffers of bytes, which a caller need not join."""
 
 TIMEOUT_S = 30.0
-"""Default deadline of a request with all of its repetitions, seconds.
+"""Default deadline of a request with all of its retries, seconds.
 
-A repetition begins when there was no answer for a third of it. Callers give more to large objects.
+A retry begins when there was no answer for a third of it. Callers give more to large objects.
 """
 PART_BYTES = 8 * 1024 * 1024
 """Default size of the parts of an object that is written in parts."""
@@ -92,7 +92,7 @@ class Objects(Protocol):
     async def put(self, key: str, content: Buffers, *, timeout_s: float = TIMEOUT_S) -> str:
         """Create or replace an object atomically, and return its e_tag.
 
-        A repetition may be applied late, over a newer object: for keys with one content, or of one writer that waits.
+        A retry may be applied late, over a newer object: for keys with one content, or of one writer that waits.
         """
 
     async def replace(self, key: str, content: Buffers, *, e_tag: str, timeout_s: float = TIMEOUT_S) -> str:

@@ -1,4 +1,4 @@
-"""Answers of object stores that are no success, and the errors that they are for callers.
+"""Failed answers of object stores, and the errors that callers get for them.
 
 ``obstore`` has the status and the body of an answer in its text only, beside the signed URL and what the store echoed.
 Only the status and the error code are taken from there: everything else may hold a secret.
@@ -24,8 +24,8 @@ _DENIED = (
     "the keys are not permitted to do this",
     "permit reading, writing, listing and deleting below the prefix of the storage",
 )
-_BUSY = ("the store limits requests", "it is repeated more slowly; raise the limit if that lasts")
-_BROKEN = ("the store failed", "it is repeated; check the store if that lasts")
+_BUSY = ("the store limits requests", "raise the limit, or retry later")
+_BROKEN = ("the store failed", "check the store, then retry")
 _SILENT = ("no answer", "check the network and the endpoint of the store")
 _REJECTED = ("the store rejected the request", "check the settings of the store")
 NO_KEYS = "NoKeys"
@@ -60,9 +60,9 @@ _BY_STATUS = {
     429: _BUSY,
     503: _BUSY,
 }
-_REPEATED = frozenset({0, 408, 409, 425, 429, 500, 502, 503, 504})
-"""Statuses after which the same request may succeed. 0 is no answer; 409 is a conflict with a request in progress,
-see ``_EXISTS`` for the one exception."""
+_RETRIED = frozenset({0, 408, 409, 425, 429, 500, 502, 503, 504})
+"""Statuses after which the same request may succeed. 0 stands for a missing answer, 409 for a conflict with a request
+in progress unless the code is one of ``_EXISTS``."""
 _EXISTS = frozenset({"BlobAlreadyExists"})
 """Codes by which Azure answers 409 to a create of a key that is taken."""
 _PERMANENT = frozenset({NO_KEYS})
@@ -71,7 +71,7 @@ _THROTTLED = frozenset({429, 503})
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer of a store that is no success."""
+    """A failed answer of a store."""
 
     status: int
     """HTTP status; 0 without an answer."""
@@ -79,9 +79,9 @@ class Answer:
     """Error code of the store, or one of this module; empty if the answer has none."""
 
     @property
-    def is_repeated(self) -> bool:
+    def is_retried(self) -> bool:
         """Whether the same request may succeed later unchanged."""
-        return self.status in _REPEATED and self.code not in _EXISTS and self.code not in _PERMANENT
+        return self.status in _RETRIED and self.code not in _EXISTS and self.code not in _PERMANENT
 
     @property
     def is_throttled(self) -> bool:
@@ -102,13 +102,13 @@ class Answer:
                 return Conflict(f"{name} has changed since it was read: read it again, then retry")
             return AlreadyExists(f"{name} exists: an object is created once")
         reason, remedy = _BY_CODE.get(self.code) or _BY_STATUS.get(self.status) or self._otherwise()
-        shown = " ".join(str(part) for part in (self.status, self.code) if part and part != NO_ANSWER)
-        return StorageFailed(f"cannot {action} {name}: {reason}{f' ({shown})' if shown else ''}; {remedy}")
+        shown = f" ({self.status} {self.code})".replace(" )", ")") if self.status else ""
+        return StorageFailed(f"cannot {action} {name}: {reason}{shown}; {remedy}")
 
     def _otherwise(self) -> tuple[str, str]:
         if self.status == 0:
             return _SILENT
-        return _BROKEN if self.status >= 500 or self.is_repeated else _REJECTED
+        return _BROKEN if self.is_retried else _REJECTED
 
 
 class Rejected(Exception):

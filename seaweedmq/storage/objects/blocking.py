@@ -1,7 +1,7 @@
 """The blocking face of ``ports.Objects``, for threads, Spark tasks and Arrow.
 
 It runs the asynchronous methods on one event loop in a thread of the process, so that there is one rule for
-repetitions, errors and counting. A hop takes about 100 us, a request to a store milliseconds.
+retries, errors and counting. A hop takes about 100 us, a request to a store milliseconds.
 """
 
 import asyncio
@@ -81,7 +81,10 @@ class BlockingObjects:
         pages = self._objects.list(folder, after=after, timeout_s=timeout_s)
 
         async def following() -> Sequence[ObjectState]:
-            return await anext(pages, ())
+            try:
+                return await anext(pages)
+            except StopAsyncIteration:
+                return ()
 
         while page := _run(following()):
             yield page

@@ -61,7 +61,7 @@ S3_PRICES = Prices(
 
 @dataclass(frozen=True, slots=True)
 class RequestCounts:
-    """The requests since the start. Failed and repeated ones count, since a store may bill them."""
+    """The requests since the start. Failed and retried ones count, since a store may bill them."""
 
     requests: Mapping[RequestKind, int]
     written_bytes: int

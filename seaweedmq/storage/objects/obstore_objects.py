@@ -1,9 +1,8 @@
 """The objects below a prefix of a bucket, by ``obstore``."""
 
 import asyncio
-import os
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -43,7 +42,6 @@ class ObstoreObjects:
         self,
         uri: ObjectsUri,
         *,
-        environment: Mapping[str, str] = os.environ,
         meter: RequestMeter | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -55,8 +53,8 @@ class ObstoreObjects:
         """
         self._uri = uri
         self._library = library()
-        self._client = client_of(uri, environment)
-        self._parts_client = client_of(uri, environment, attempts_max=PART_ATTEMPTS_MAX)
+        self._client = client_of(uri)
+        self._parts_client = client_of(uri, attempts_max=PART_ATTEMPTS_MAX)
         failures = (self._library.exceptions.BaseError, OSError)
         self._requests = Requests(failures, meter or RequestMeter(), rng or random.Random())
 
@@ -86,7 +84,7 @@ class ObstoreObjects:
 
     async def replace(self, key: str, content: Buffers, *, e_tag: str, timeout_s: float = TIMEOUT_S) -> str:
         """Replace the version ``e_tag`` of an object, and return the new e_tag."""
-        return await self._put("replace", key, content, {"e_tag": e_tag, "version": None}, timeout_s)
+        return await self._put("replace", key, content, {"e_tag": e_tag}, timeout_s)
 
     async def _put(self, action: str, key: str, content: Buffers, mode: Any, timeout_s: float) -> str:
         buffers = list(content)
@@ -126,7 +124,7 @@ class ObstoreObjects:
     async def get_range(self, key: str, start: int, end: int, *, timeout_s: float = TIMEOUT_S) -> memoryview:
         """Return the bytes from ``start`` up to ``end``, fewer beyond the end of the object."""
         if not 0 <= start <= end:
-            raise InvalidArgument(f"bytes {start} to {end} of {self._name(key)} are no range: 0 <= start <= end")
+            raise InvalidArgument(f"bytes {start} to {end} of {self._name(key)} break the rule 0 <= start <= end")
         if start == end:
             return memoryview(b"")
 
@@ -175,7 +173,9 @@ class ObstoreObjects:
                     self._library.list(self._client, folder or None, offset=after or None, chunk_size=PAGE_OBJECTS)
                 )
             try:
-                return [_state(meta) for meta in await anext(pages, ())]
+                return [_state(meta) for meta in await anext(pages)]
+            except StopAsyncIteration:
+                return ()
             except BaseException:
                 pages = None
                 raise
@@ -188,6 +188,8 @@ class ObstoreObjects:
             if found := [state for state in page if state.key > bound]:
                 yield found
             after = max(after, last)
+            if len(page) < PAGE_OBJECTS:
+                return
 
     async def list_folder(self, folder: str = "", *, timeout_s: float = TIMEOUT_S) -> ObjectFolder:
         """Return the objects and folders directly in a folder."""
@@ -220,7 +222,7 @@ class ObstoreObjects:
         await self._send(RequestKind.DELETE, "delete", keys[0], attempt, timeout_s)
 
     def open_writer(self, key: str, *, part_bytes: int = PART_BYTES, timeout_s: float = TIMEOUT_S) -> ObjectWriter:
-        """Begin an object that is written in parts, which ``obstore`` repeats itself."""
+        """Begin an object that is written in parts, which ``obstore`` retries itself."""
         check_key(key)
         file = self._library.open_writer_async(
             self._parts_client, key, buffer_size=part_bytes, max_concurrency=PARTS_AT_ONCE
@@ -251,7 +253,7 @@ class ObstoreObjects:
         *,
         written_bytes: int = 0,
     ) -> T:
-        if key:
+        if key or kind is not RequestKind.LIST:  # all objects may be listed
             check_key(key)
         return await self._requests.send(
             kind, action, self._name(key), attempt, timeout_s=timeout_s, written_bytes=written_bytes
@@ -272,21 +274,29 @@ class _PartsWriter:
         self._part_bytes = part_bytes
         self._timeout_s = timeout_s
         self._meter = meter
-        self._size_bytes = 0
+        self._size_bytes = self._counted = 0
 
     async def write(self, chunk: bytes | memoryview) -> None:
         view = memoryview(chunk)
         for start in range(0, view.nbytes, self._part_bytes):  # a longer one would begin several parts at once
             part = view[start : start + self._part_bytes]
-            parts = self._size_bytes // self._part_bytes
             await self._call(self._file.write(part))
             self._size_bytes += part.nbytes
-            more = self._size_bytes // self._part_bytes - parts
-            self._meter.add(RequestKind.PUT, more + (more and not parts), written_bytes=part.nbytes)
+            begun = 1 + self._size_bytes // self._part_bytes if self._is_in_parts else 0
+            self._count(begun, written_bytes=part.nbytes)
 
     async def close(self) -> None:
         await self._call(self._file.close())
-        self._meter.add(RequestKind.PUT, 1 if self._size_bytes < self._part_bytes else 2)
+        self._count(2 + -(-self._size_bytes // self._part_bytes) if self._is_in_parts else 1)
+
+    @property
+    def _is_in_parts(self) -> bool:
+        """Whether ``obstore`` writes parts, between a request that begins and one that completes the object."""
+        return self._size_bytes >= self._part_bytes
+
+    def _count(self, requests: int, *, written_bytes: int = 0) -> None:
+        self._meter.add(RequestKind.PUT, requests - self._counted, written_bytes=written_bytes)
+        self._counted = requests
 
     async def _call(self, call: Awaitable[object]) -> None:
         try:

@@ -1,6 +1,6 @@
-"""Repetition of requests to an object store, by one rule for all of them.
+"""Retries of requests to an object store, by one rule for all of them.
 
-A request is repeated with jitter until its deadline after no answer, 408, 409, 425, 429 and 5xx; its own attempt ends
+A request is retried with jitter until its deadline after no answer, 408, 409, 425, 429 and 5xx; its own attempt ends
 after a third of that. Every request of ``ports.Objects`` allows it: reads and deletions change nothing by a second
 time, a put is documented as such, and of a create or a replace the store applies one. The attempt that finds its own
 object reports AlreadyExists or Conflict, since the store cannot tell; the caller compares.
@@ -71,32 +71,33 @@ class Requests:
         def note(_: int, error: BaseException) -> None:
             nonlocal last
             last = error.answer if isinstance(error, Rejected) else last
-            logger.debug("%s repeated: %s %s", action, name, last)
+            logger.debug("%s retried: %s %s", action, name, last)
 
         async def once() -> T:
             async with self.concurrency.one() as halved:
                 self.meter.add(kind, written_bytes=written_bytes)
+                answer = Answer(0, NO_ANSWER)
                 try:
                     async with asyncio.timeout(timeout_s / ATTEMPTS_MIN):
                         result = await attempt()
-                except TimeoutError:
-                    raise Rejected(Answer(0, NO_ANSWER)) from None
-                except self._failures as error:
-                    answer = answer_of(error)
-                    if answer.is_throttled:
-                        self.concurrency.throttled(halved)
-                    raise Rejected(answer) from None  # the text of the cause may hold a signed URL
-                self.concurrency.succeeded()
-                return result
+                        self.concurrency.succeeded()
+                        return result
+                except self._failures as error:  # TimeoutError is an OSError
+                    if not isinstance(error, TimeoutError):
+                        answer = answer_of(error)
+                # Raised here, so that it does not refer to an error whose text may hold a signed URL.
+                if answer.is_throttled:
+                    self.concurrency.throttled(halved)
+                raise Rejected(answer)
 
         try:
             async with asyncio.timeout(timeout_s):
-                attempts = retrying(self._pause_s, on=_is_repeated, stop=when(deadline_of(timeout_s)), on_retry=note)
+                attempts = retrying(self._pause_s, on=_is_retried, stop=when(deadline_of(timeout_s)), on_retry=note)
                 return await attempts(once)
         except TimeoutError:
             raise late(last, action, name, timeout_s) from None
         except Rejected as rejected:
-            if rejected.answer.is_repeated:
+            if rejected.answer.is_retried:
                 raise late(rejected.answer, action, name, timeout_s) from None
             raise rejected.answer.error(action, name) from None
 
@@ -114,8 +115,8 @@ class Requests:
 def late(last: Answer, action: str, name: str, timeout_s: float) -> SeaweedMQError:
     """Return the error of a request whose deadline passed, with its last answer as the reason."""
     error = last.error(action, name)
-    return StorageFailed(f"{error} (repeated for {timeout_s:g} s)")
+    return StorageFailed(f"{error} (retried for {timeout_s:g} s)")
 
 
-def _is_repeated(error: BaseException) -> bool:
-    return isinstance(error, Rejected) and error.answer.is_repeated
+def _is_retried(error: BaseException) -> bool:
+    return isinstance(error, Rejected) and error.answer.is_retried

@@ -6,7 +6,6 @@ where it is installed, and permits http where nothing leaves the machine or ``AW
 
 import ipaddress
 import os
-from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -24,7 +23,7 @@ ANSWER_S_MAX = 3600.0
 """Limit of one request in the client library; ``requests`` ends requests earlier."""
 CONNECT_S_MAX = 5.0
 PART_ATTEMPTS_MAX = 10
-"""Attempts of a part, which ``obstore`` repeats itself: by its number, a repeated part is the same part."""
+"""Attempts of a part, which ``obstore`` retries itself: by its number, a retried part is the same part."""
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
          "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_SKIP_SIGNATURE")  # fmt: skip
@@ -41,8 +40,8 @@ def library() -> Any:
     return obstore
 
 
-def client_of(uri: ObjectsUri, environment: Mapping[str, str] = os.environ, *, attempts_max: int = 1) -> "Store":
-    """Return a client of the objects below the prefix, which repeats a request up to ``attempts_max`` times.
+def client_of(uri: ObjectsUri, *, attempts_max: int = 1) -> "Store":
+    """Return a client of the objects below the prefix, which retries a request up to ``attempts_max`` times.
 
     Raises:
         Unsupported: If ``obstore``, or boto3 for a profile, is not installed.
@@ -56,10 +55,10 @@ def client_of(uri: ObjectsUri, environment: Mapping[str, str] = os.environ, *, a
     options: Any = {"timeout": f"{ANSWER_S_MAX:g}s", "connect_timeout": f"{CONNECT_S_MAX:g}s"}
     try:
         if uri.scheme == "s3":
-            options["allow_http"] = _allows_http(environment)
-            profile = _profile(environment)
+            options["allow_http"] = _allows_http()
+            profile = _profile()
             return S3Store(uri.bucket, prefix=uri.prefix, client_options=options, retry_config=retries, **profile)
-        options["allow_http"] = _is_true(environment.get(f"{'GOOGLE' if uri.scheme == 'gs' else 'AZURE'}_ALLOW_HTTP"))
+        options["allow_http"] = _is_true(os.environ.get(f"{'GOOGLE' if uri.scheme == 'gs' else 'AZURE'}_ALLOW_HTTP"))
         if uri.scheme == "gs":
             return GCSStore(uri.bucket, prefix=uri.prefix, client_options=options, retry_config=retries)
         return AzureStore(uri.bucket, prefix=uri.prefix, client_options=options, retry_config=retries)
@@ -74,12 +73,12 @@ _VARIABLES = {
 }
 
 
-def _allows_http(environment: Mapping[str, str]) -> bool:
+def _allows_http() -> bool:
     """Whether the endpoint of S3 is http, and may be; raises InvalidArgument if it must not."""
-    endpoint = next((environment[name] for name in _ENDPOINTS if environment.get(name)), "")
+    endpoint = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
     if not endpoint.startswith("http://"):
         return False
-    if _is_true(environment.get("AWS_ALLOW_HTTP")) or _is_loopback(urlsplit(endpoint).hostname or ""):
+    if _is_true(os.environ.get("AWS_ALLOW_HTTP")) or _is_loopback(urlsplit(endpoint).hostname or ""):
         return True
     raise InvalidArgument(
         "AWS_ENDPOINT_URL is http to another machine, readable by all between: use https, or set AWS_ALLOW_HTTP=true"
@@ -97,14 +96,14 @@ def _is_true(value: str | None) -> bool:
     return (value or "").lower() in ("1", "true", "yes", "on")
 
 
-def _profile(environment: Mapping[str, str]) -> dict[str, Any]:
+def _profile() -> dict[str, Any]:
     """Return the keys and the region of the profile of AWS that the environment names, or of the default one."""
-    if any(environment.get(name) for name in _KEYS):
+    if any(os.environ.get(name) for name in _KEYS):
         return {}
-    named = environment.get("AWS_PROFILE")
+    named = os.environ.get("AWS_PROFILE")
     files = [
-        Path(environment.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")),
-        Path(environment.get("AWS_CONFIG_FILE", "~/.aws/config")),
+        Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")),
+        Path(os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")),
     ]
     if not named and not any(file.expanduser().exists() for file in files):
         return {}
@@ -126,6 +125,7 @@ def _profile(environment: Mapping[str, str]) -> dict[str, Any]:
             f"AWS_PROFILE {named or 'default'!r} has no keys ({type(e).__name__}): correct it in ~/.aws, or set "
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         ) from None
-    given = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
-    region = None if given else provider.config.get("region")
-    return {"credential_provider": provider, **({"region": region} if region else {})}
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    if region:
+        provider.config["region"] = region  # obstore takes that of the profile otherwise
+    return {"credential_provider": provider}
