@@ -13,7 +13,7 @@ from seaweedmq.ports.objects import (
     ObjectState,
     ObjectWriter,
 )
-from seaweedmq.ports.storage import BlockingInput, LogReader, LogWriter, SegmentStore, StorageSpace
+from seaweedmq.ports.storage import BlockingInput, LogReader, LogWriter, SegmentStore, StorageSpace, StoredFiles
 from seaweedmq.ports.tables import TableConverter
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "SegmentStore",
     "Snapshot",
     "StorageSpace",
+    "StoredFiles",
     "TableConverter",
     "loop_s",
 ]

@@ -129,7 +129,7 @@ class LoggedEnds:
     def poll(self) -> Mapping[int, int]:
         """Return the ends, the same object unless a table reaches further.
 
-        Once in ``RELOAD_S`` the whole log is read, in case it was written anew, and if it is damaged the names of the
+        Once in ``RELOAD_S`` the whole log is read, in case it was rebuilt, and if it is damaged the names of the
         tables count.
         """
         try:

@@ -5,6 +5,7 @@ import pickle
 from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -20,6 +21,11 @@ from seaweedmq.storage.jobs.compacting import compact_topic
 from seaweedmq.storage.jobs.rebuilding import rebuild_topic
 from seaweedmq.storage.jobs.verifying import verify_topic
 from seaweedmq.storage.object_place import DAMAGED, PROBES, ObjectPlace
+from seaweedmq.storage.plan.parquet_plan import plan_parquet
+from seaweedmq.storage.plan.partitions import plan_partitions
+from seaweedmq.storage.plan.time_offsets import find_in_files
+from seaweedmq.storage.plan.topic_source import TopicSource
+from seaweedmq.storage.plan.window import ReadWindow
 from seaweedmq.storage.snapshot import list_topics, read_snapshot
 from seaweedmq.storage.tables import compact, part_sink
 from seaweedmq.storage.tables.compact import compact_tables, remove_superseded
@@ -35,7 +41,8 @@ from tests.doubles.memory_objects import MemoryBucket, ObjectOp
 from tests.support.moto_server import MotoServer
 from tests.support.object_places import memory_place, put_topic
 from tests.support.object_places import moto_place as on_moto
-from tests.support.topic_files import TopicFiles
+from tests.support.scans import scan_of
+from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
 
 
 class Clock:
@@ -203,6 +210,24 @@ def test_checkpoints_are_written_and_old_versions_removed(
         listing = log.listing()
     assert (listing.checkpoints, listing.commits) == ([3], [3])
     assert live(place, orders) == [(0, 10), (10, 20), (20, 30), (30, 40)]
+
+
+def test_tables_and_logs_are_scanned_and_searched_by_time(place: ObjectPlace, orders: TopicFiles) -> None:
+    convert(place, orders, 0, 2)
+    for log in sorted(place.logs(orders.name, 0), key=lambda f: f.base_offset)[:2]:
+        place.delete(log.path)
+    snapshot = read_snapshot(place, orders.name)
+    source = TopicSource(place=place, snapshot=snapshot)
+    scan = scan_of(place, snapshot.topic)
+    batches = [batch for part in plan_partitions(source, ReadWindow(), 1) for batch in scan.read(part)]
+    rows = pa.Table.from_batches(batches)
+    assert rows.column("offset").to_pylist() == list(range(40))
+    assert rows.column("value").to_pylist() == [b"s0v%d" % n for n in range(40)]
+    for offset in (5, 25):
+        wanted = {0: (NOON_US + offset * STEP_US, 0, 40)}
+        assert find_in_files(place, orders.topic, wanted) == {0: offset}
+    plan = plan_parquet(source, ReadWindow())
+    assert ([t.end_offset for t in plan.whole], plan.ranges) == ([20], {0: [(20, 40)]})
 
 
 def test_a_watch_reads_the_next_version_alone(place: ObjectPlace, orders: TopicFiles, bucket: MemoryBucket) -> None:
