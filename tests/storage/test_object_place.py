@@ -5,6 +5,7 @@ import pickle
 from contextlib import closing
 from pathlib import Path
 
+import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -301,6 +302,7 @@ def test_what_is_written_late_for_a_deleted_topic_harms_no_namesake(place: Objec
     orders.uid = 7
     (made,) = convert_files(place, orders.topic, logs, None, 1 << 24)
     assert made.path.startswith("topics/shop/orders/7/table/")
+    assert convert_files(place, orders.topic, logs, None, 1 << 24) == [made]
     reconcile(place, orders.topic)
     snapshot = read_snapshot(place, orders.name)
     assert (snapshot.topic.uid, snapshot.files) == (8, ())
@@ -370,6 +372,11 @@ def test_the_table_worker_converts_in_a_bucket(moto: MotoServer, tmp_path: Path)
         assert live(again, files) == [(0, 20)]
         table = place.uri(table_dir(files.name))
         assert table == f"{place}/topics/shop/orders/7/table"
+        options = {**moto.environment(), "AWS_ALLOW_HTTP": "true"}
+        rows = deltalake.DeltaTable(table.replace(" ", "%20"), storage_options=options).to_pyarrow_table(
+            columns=["_offset"]
+        )
+        assert rows.column("_offset").to_pylist() == list(range(20)), "by a reader that knows nothing of SeaweedMQ"
         assert verify_topic(place, files.name).is_sound
 
 
