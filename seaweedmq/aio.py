@@ -76,10 +76,10 @@ def storage_blobs(storage: str | None) -> BlobReader | None:
     if storage is None:
         return None
     # Lazy import: most clients read no payload from the storage.
+    from seaweedmq.storage.directory_place import DirectoryPlace
     from seaweedmq.storage.payloads import PlaceBlobs
-    from seaweedmq.storage.place import Place
 
-    return PlaceBlobs(Place.parse(storage))
+    return PlaceBlobs(DirectoryPlace.parse(storage))
 
 
 def grpc_dialer() -> Dialer:

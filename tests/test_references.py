@@ -15,7 +15,7 @@ from seaweedmq.codec.references import KAFKA_HEADER
 from seaweedmq.errors import PayloadLost
 from seaweedmq.model.config import KIB, BrokerConfig
 from seaweedmq.model.files import FileKind
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.snapshot import list_files, read_topic
 from seaweedmq.storage.tables.files import convert_files
 from tests.support.whole_broker import WholeBroker, whole_broker
@@ -134,7 +134,7 @@ async def test_what_a_kafka_producer_sends_is_never_a_reference(
 
 async def test_catch_up_from_tables_and_the_storage_itself(broker: WholeBroker, client: Client, tmp_path: Path) -> None:
     await publish(client, tmp_path / "film.mp4")
-    place = Place(tmp_path / "storage")
+    place = DirectoryPlace(tmp_path / "storage")
     topic = read_topic(place, (await client.admin.describe_topic(TOPIC)).topic.name)
     segments = [s.id for s in (await client.admin.describe_topic(TOPIC)).segments]
     for _ in range(600):  # the broker acknowledges before the file is written

@@ -23,7 +23,7 @@ from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
 from seaweedmq.spark import jobs
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.tables.files import DirectoryTarget
 from seaweedmq.storage.tables.format import TableFile
 
@@ -161,7 +161,7 @@ def make_small_tables(root: Path, files: int) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     (root / table_dir(NAME)).mkdir()
-    target = DirectoryTarget(Place(root), NAME, 0)
+    target = DirectoryTarget(DirectoryPlace(root), NAME, 0)
     values = text_table(total, 0).column("_value").combine_chunks()
     base = 0
     for count in map(int, counts):

@@ -21,7 +21,7 @@ from seaweedmq.codec.paths import table_path
 from seaweedmq.codec.payload.batch import decode_frame, encode_frame, payload_schema
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
 from seaweedmq.storage import file_io
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.tables.delta.updater import DeltaLogs
 from seaweedmq.storage.tables.format import TableWriter
 
@@ -43,7 +43,7 @@ def run(scale: Scale) -> list[Measure]:
         before = process.memory_info().rss
         logs = DeltaLogs()
         began = time.perf_counter()
-        logs.reconcile(Place(folder), writer.topic)
+        logs.reconcile(DirectoryPlace(folder), writer.topic)
         first_s = time.perf_counter() - began
         warm_ms, cold_ms, disk_ms = [], [], []
         for number in range(commits):
@@ -134,7 +134,7 @@ def _records() -> tuple[pa.RecordBatch, FrameHeader]:
 
 def _commit_ms(logs: DeltaLogs, root: Path, topic: Topic) -> float:
     began = time.perf_counter()
-    if logs.reconcile(Place(root), topic) is None:
+    if logs.reconcile(DirectoryPlace(root), topic) is None:
         raise AssertionError("a new table made no version")
     return (time.perf_counter() - began) * 1_000
 

@@ -22,7 +22,7 @@ class SegmentFile:
     kind: FileKind
     base_offset: int
     end_offset: int | None
-    """End, exclusive; None for a log file, whose end only its content shows."""
+    """End, exclusive; None for a log file of a directory, whose end only its content shows."""
     writer: str
     """Broker id of the writer of a log file; "" for a table."""
     size_bytes: int

@@ -23,6 +23,7 @@ from seaweedmq.ports.storage import (
     SegmentStore,
     StorageSpace,
     StoredBlob,
+    StoredFiles,
 )
 from seaweedmq.ports.tables import TableConverter
 
@@ -55,6 +56,7 @@ __all__ = [
     "Snapshot",
     "StorageSpace",
     "StoredBlob",
+    "StoredFiles",
     "TableConverter",
     "loop_s",
 ]

@@ -140,7 +140,26 @@ class BlobStore(Protocol):
         """Read up to ``length`` bytes; fewer only at the end. NotFound is raised if there is no such payload."""
 
 
-class SegmentStore(BlobStore, Protocol):
+class StoredFiles(Protocol):
+    """The files of segments, for code that only reads them. Errors are those of :class:`SegmentStore`."""
+
+    async def check(self) -> None:
+        """Raise StorageFailed unless the root exists and can be written."""
+
+    async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
+        """Return log and table files by (base_offset, kind, writer). Foreign names are logged once and ignored."""
+
+    async def open(self, file: SegmentFile) -> LogReader:
+        """Open a file for reading."""
+
+    async def open_input(self, file: SegmentFile) -> BlockingInput:
+        """Open a table, for a thread to read and then close, or raise NotFound if it was deleted."""
+
+    async def removed(self, topic: TopicName, uid: int) -> Mapping[int, int]:
+        """Return the highest offset of each segment that ``record_removed`` recorded, by segment id."""
+
+
+class SegmentStore(StoredFiles, BlobStore, Protocol):
     """The shared storage. ``codec`` defines its paths and formats; the store knows no brokers or metadata.
 
     Async methods raise StorageFailed if the storage fails or rejects the operation.
@@ -188,9 +207,6 @@ class SegmentStore(BlobStore, Protocol):
     async def has_topics(self) -> bool:
         """Whether the storage holds the folder of any topic. Needs no :meth:`bind`."""
 
-    async def check(self) -> None:
-        """Raise StorageFailed unless the root exists and can be written."""
-
     async def now_us(self) -> int:
         """Return the time of the clock that dates files, microseconds since 1970 UTC.
 
@@ -211,17 +227,8 @@ class SegmentStore(BlobStore, Protocol):
         Its name appears only once its content is durable, and is durable itself on return.
         """
 
-    async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
-        """Return log and table files by (base_offset, kind, writer). Foreign names are logged once and ignored."""
-
     async def list_topic_files(self, topic: TopicName) -> list[SegmentFile]:
         """Return ``list_files`` of all segments of a topic, by segment: one listing is cheaper than many."""
-
-    async def open(self, file: SegmentFile) -> LogReader:
-        """Open a file for reading."""
-
-    async def open_input(self, file: SegmentFile) -> BlockingInput:
-        """Open a table, for a thread to read and then close, or raise NotFound if it was deleted."""
 
     async def sync_files(self, files: Sequence[SegmentFile]) -> None:
         """Fsync files of any writer, and their names. Missing files are ignored.
@@ -240,9 +247,6 @@ class SegmentStore(BlobStore, Protocol):
 
         The record outlives the files and the setting.
         """
-
-    async def removed(self, topic: TopicName, uid: int) -> Mapping[int, int]:
-        """Return the highest offset of each segment that ``record_removed`` recorded, by segment id."""
 
     async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
         """Mark durably and permanently that a segment's files will be trusted. A repeated call has no effect.

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
+from urllib.parse import unquote
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +25,8 @@ from seaweedmq.spark.options import RANGES, SparkOptions, parse_options
 from seaweedmq.spark.payloads import REFERENCE, reference_metadata
 from seaweedmq.spark.source import FORMAT
 from seaweedmq.spark.topic_access import chosen_columns, find
-from seaweedmq.storage.plan.parquet_plan import ParquetPlan, groups_of, lasting_path, plan_parquet
+from seaweedmq.storage.directory_place import DirectoryPlace
+from seaweedmq.storage.plan.parquet_plan import ParquetPlan, groups_of, plan_parquet
 from seaweedmq.storage.plan.topic_source import TopicSource
 from seaweedmq.storage.plan.window import Interval
 from seaweedmq.storage.scan.columns import OFFSET, SEGMENT, TIMESTAMP, TOPIC, Column
@@ -59,7 +61,7 @@ def read_native(spark: SparkSession, given: dict[str, str]) -> DataFrame:
         raise InvalidArgument(f"option {RANGES!r} is internal: give startingOffsets and endingOffsets")
     found = find(options.location, ends=True)
     columns = chosen_columns(found.snapshot.topic, options.shown)
-    why = why_not_native(options, columns)
+    why = why_not_native(options, columns) or _why_not_readable(found)
     if why is not None:
         logger.info("topic %s is read by the Python source: %s", options.topic, why)
     plan = plan_parquet(found, options.window, fail_on_data_loss=options.fail_on_data_loss, with_tables=why is None)
@@ -88,6 +90,12 @@ def why_not_native(options: SparkOptions, columns: Sequence[Column]) -> str | No
     return None
 
 
+def _why_not_readable(found: TopicSource) -> str | None:
+    if found.place is None or isinstance(found.place, DirectoryPlace):
+        return None
+    return "Spark's own reader of object stores (s3a) is not used yet"
+
+
 def _tail_options(given: dict[str, str], plan: ParquetPlan) -> dict[str, str]:
     """Return the options that locate the topic and choose columns, with the planned offset ranges."""
     return {n: v for n, v in given.items() if n in _OF_THE_TAIL} | {RANGES: json.dumps(plan.ranges)}
@@ -107,7 +115,8 @@ def _tables(
 
     def frame(files: Sequence[SegmentFile], sources: Sequence[str], conditions: Sequence[Expression]) -> DataFrame:
         schema = StructType([StructField(s, kinds[s]) for s in dict.fromkeys(sources)])
-        paths = [f"file://{found.storage.path(lasting_path(found.storage, file))}" for file in files]
+        # Hadoop takes the text of a path as it is.
+        paths = [unquote(found.storage.uri(found.storage.lasting_path(file.path))) for file in files]
         with _listed_at_once(spark, len(paths)):
             rows = spark.read.schema(schema).options(**_PARQUET_OPTIONS).parquet(*paths)
         for condition in (*conditions, *_in_time(timestamps)):

@@ -18,8 +18,8 @@ from seaweedmq.codec.references import reference_of
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.config import MIB
 from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.payloads import fetch_payload
-from seaweedmq.storage.place import Place
 
 REFERENCE: Final = "reference"
 VALUE: Final = "value"
@@ -33,7 +33,7 @@ _UID: Final = "seaweedmq.topic_uid"
 def reference_metadata(topic: Topic, storage: str | None) -> dict[str, str]:
     """Return the metadata of the column ``reference`` of a topic; ``storage`` is None if only brokers are known."""
     found = {_TOPIC: str(topic.name), _UID: str(topic.uid)}
-    return found if storage is None else {**found, _STORAGE: str(Place.parse(storage))}
+    return found if storage is None else {**found, _STORAGE: str(DirectoryPlace.parse(storage))}
 
 
 def with_metadata(schema: StructType, metadata: Mapping[str, str]) -> StructType:
@@ -73,7 +73,7 @@ def fetch(frame: DataFrame, *, storage: str | os.PathLike[str] | None = None) ->
     root = known.get(_STORAGE) if storage is None else os.fspath(storage)
     if root is None:
         raise InvalidArgument("the DataFrame was read from brokers alone: give storage=, which executors can read")
-    place, topic, topic_uid = Place.parse(root), TopicName.parse(known[_TOPIC]), int(known[_UID])
+    place, topic, topic_uid = DirectoryPlace.parse(root), TopicName.parse(known[_TOPIC]), int(known[_UID])
 
     def fetch_all(references: Iterator[pa.Array]) -> Iterator[pa.Array]:
         return fetched(place, topic, topic_uid, references)
@@ -82,7 +82,9 @@ def fetch(frame: DataFrame, *, storage: str | os.PathLike[str] | None = None) ->
     return frame.withColumn(VALUE, F.coalesce(F.col(VALUE), payload) if VALUE in fields else payload)
 
 
-def fetched(place: Place, topic: TopicName, topic_uid: int, references: Iterator[pa.Array]) -> Iterator[pa.Array]:
+def fetched(
+    place: DirectoryPlace, topic: TopicName, topic_uid: int, references: Iterator[pa.Array]
+) -> Iterator[pa.Array]:
     """Yield the payloads of references in order, null for null, in arrays of bounded size."""
     for column in references:
         payloads: list[bytes | None] = []

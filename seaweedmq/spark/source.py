@@ -19,7 +19,7 @@ from seaweedmq.spark.options import SparkOptions, check_names, parse_location, p
 from seaweedmq.spark.payloads import reference_metadata, with_metadata
 from seaweedmq.spark.streams.stream_options import parse_stream_options
 from seaweedmq.spark.topic_access import broker_reader, chosen_columns, find
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.places import parse_place
 from seaweedmq.storage.plan.partitions import Sharing, plan_partitions
 from seaweedmq.storage.plan.scan_ranges import ScanRange
 from seaweedmq.storage.plan.topic_source import BrokerOffsets, TopicSource
@@ -88,7 +88,7 @@ class SeaweedMQSource(DataSource):  # type: ignore[misc]  # pyspark is not typed
         except ImportError as e:
             raise Unsupported(f"streaming needs pyspark>=4.2: pip install 'pyspark>=4.2,<5' ({e})") from e
         options = parse_stream_options(self._given)
-        place = Place.parse(options.storage)
+        place = parse_place(options.storage)
         topic = read_topic(place, options.topic)
         columns = chosen_columns(topic, options.shown)
         _check_schema(topic, schema, columns)

@@ -9,7 +9,7 @@ from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.spark.column_types import spark_schema
 from seaweedmq.spark.options import ColumnOptions, TopicLocation
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.places import parse_place
 from seaweedmq.storage.plan.topic_source import BrokerOffsets, TopicSource
 from seaweedmq.storage.scan.columns import Column, columns_of
 from seaweedmq.storage.scan.range_scan import BrokerReader
@@ -26,7 +26,7 @@ def find(location: TopicLocation, *, ends: bool) -> TopicSource:
         NotFound: If no such topic exists.
         Unavailable: If no broker answers.
     """
-    place = None if location.storage is None else Place.parse(location.storage)
+    place = None if location.storage is None else parse_place(location.storage)
     if location.bootstrap is None:
         assert place is not None, "a read has a storage, or brokers"
         return TopicSource(place=place, snapshot=read_snapshot(place, location.topic))

@@ -23,13 +23,13 @@ from seaweedmq.model.messages.blobs import PARTS_MAX
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import StoredBlob
 from seaweedmq.storage import file_io
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 
 
 class PartWriter:
     """A part that is being written. It has its name after :meth:`keep` only."""
 
-    def __init__(self, place: Place, folder: Path, number: int) -> None:
+    def __init__(self, place: DirectoryPlace, folder: Path, number: int) -> None:
         self._place = place
         self._final = folder / paths.part_name(number)
         self._aside = file_io.temporary_name(folder)
@@ -76,7 +76,9 @@ def name_of(uri: str) -> BlobName:
     return name
 
 
-def find_blob(place: Place, topic: TopicName, uid: int, blob_id: str, days: Collection[str]) -> StoredBlob | None:
+def find_blob(
+    place: DirectoryPlace, topic: TopicName, uid: int, blob_id: str, days: Collection[str]
+) -> StoredBlob | None:
     """Return what earlier uploads of an id left on one of these days; a complete blob is preferred."""
     names = [paths.blob_name(topic, uid, day, blob_id) for day in days]
     for name in names:
@@ -89,12 +91,12 @@ def find_blob(place: Place, topic: TopicName, uid: int, blob_id: str, days: Coll
     return None
 
 
-def read_part(place: Place, blob: StoredBlob, number: int, position: int, length: int) -> bytes:
+def read_part(place: DirectoryPlace, blob: StoredBlob, number: int, position: int, length: int) -> bytes:
     """Read up to ``length`` bytes of one part; raise FileNotFoundError if it was deleted."""
     return _read(_part_path(place, blob, number), position, length)
 
 
-def complete_blob(place: Place, name: BlobName, part_count: int, size_bytes: int) -> None:
+def complete_blob(place: DirectoryPlace, name: BlobName, part_count: int, size_bytes: int) -> None:
     """Give an uploaded blob its final name, durably. A repeated call has no effect.
 
     Raises:
@@ -125,7 +127,7 @@ def complete_blob(place: Place, name: BlobName, part_count: int, size_bytes: int
     place.sync_names(final.parent)
 
 
-def read_blob(place: Place, name: BlobName, position: int, length: int) -> bytes:
+def read_blob(place: DirectoryPlace, name: BlobName, position: int, length: int) -> bytes:
     """Read up to ``length`` bytes from ``position``, also across parts; fewer only at the end of the blob.
 
     NotFound is raised if there is no such blob.
@@ -152,7 +154,7 @@ def read_blob(place: Place, name: BlobName, position: int, length: int) -> bytes
         ) from error
 
 
-def list_blobs(place: Place, topic: TopicName, uid: int) -> list[tuple[BlobName, int]]:
+def list_blobs(place: DirectoryPlace, topic: TopicName, uid: int) -> list[tuple[BlobName, int]]:
     """Return the complete blobs of a topic with the time of their last change, in microseconds since 1970, by name."""
     found = []
     for day, folder in _days(place, topic, uid):
@@ -164,14 +166,14 @@ def list_blobs(place: Place, topic: TopicName, uid: int) -> list[tuple[BlobName,
     return found
 
 
-def blob_size(place: Place, name: BlobName) -> int | None:
+def blob_size(place: DirectoryPlace, name: BlobName) -> int | None:
     """Return the size of a complete blob in bytes; None if there is none."""
     parts = _complete_parts(place, name)
     return None if parts is None else sum(size for _, size in parts)
 
 
 def delete_old_blobs(
-    place: Place, topic: TopicName, uid: int, before_us: int, is_named: Callable[[str], bool]
+    place: DirectoryPlace, topic: TopicName, uid: int, before_us: int, is_named: Callable[[str], bool]
 ) -> list[BlobName]:
     """Delete the blobs, and what is left of uploads, that changed last before a time and that no record names.
 
@@ -209,7 +211,7 @@ def delete_old_blobs(
     return deleted
 
 
-def _days(place: Place, topic: TopicName, uid: int) -> list[tuple[str, Path]]:
+def _days(place: DirectoryPlace, topic: TopicName, uid: int) -> list[tuple[str, Path]]:
     days = paths.blob_days(topic, uid)
     return [(day, place.path(f"{days}/{day}")) for day in place.names(days)]
 
@@ -228,7 +230,7 @@ def _changed_us(path: Path) -> int:
     return max(dates_ns) * US_PER_S // 1_000_000_000
 
 
-def _complete_parts(place: Place, name: BlobName) -> list[tuple[int, int]] | None:
+def _complete_parts(place: DirectoryPlace, name: BlobName) -> list[tuple[int, int]] | None:
     path = place.path(name.uri)
     if path.is_dir():
         return _parts_in(path)
@@ -247,7 +249,7 @@ def _parts_in(folder: Path) -> list[tuple[int, int]]:
     return sorted(parts)
 
 
-def _part_path(place: Place, blob: StoredBlob, number: int) -> Path:
+def _part_path(place: DirectoryPlace, blob: StoredBlob, number: int) -> Path:
     folder = place.path(blob.uri if blob.is_complete else name_of(blob.uri).staged)
     return folder if blob.is_complete and not folder.is_dir() else folder / paths.part_name(number)
 

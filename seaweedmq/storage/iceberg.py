@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from seaweedmq.codec.paths import delta_log_dir, table_dir
+from seaweedmq.codec.paths import table_dir
 from seaweedmq.codec.tables.delta import Add
 from seaweedmq.codec.tables.iceberg_schema import iceberg_columns, parts_of
 from seaweedmq.codec.timestamps import us_of_text
@@ -25,8 +25,8 @@ from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage.place import Place
 from seaweedmq.storage.snapshot import TopicSnapshot, read_snapshot
 from seaweedmq.storage.tables.delta.entries import declared_kinds, topic_columns
-from seaweedmq.storage.tables.delta.log_folder import LogFolder
 from seaweedmq.storage.tables.delta.log_state import LogState, read_state
+from seaweedmq.storage.tables.delta.open_log import open_log
 from seaweedmq.storage.tables.delta.updater import reconcile
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _open_catalog(place: Place, catalog: str, properties: Mapping[str, str]) -> 
     if scheme in ("http", "https"):
         name, given = "seaweedmq", {"type": "rest", "uri": catalog, **given}
     elif scheme:
-        name, given = "seaweedmq", {"type": "sql", "uri": catalog, "warehouse": place.path("iceberg").as_uri(), **given}
+        name, given = "seaweedmq", {"type": "sql", "uri": catalog, "warehouse": place.uri("iceberg"), **given}
     else:
         name = catalog
     try:
@@ -162,7 +162,7 @@ def _open_catalog(place: Place, catalog: str, properties: Mapping[str, str]) -> 
 
 def _log_state(place: Place, topic: Topic) -> LogState:
     try:
-        with LogFolder.opened(place.path(delta_log_dir(topic.name))) as folder:
+        with open_log(place, topic.name) as folder:
             return read_state(folder, folder.listing())
     except FileNotFoundError:
         return LogState()
@@ -191,8 +191,7 @@ def _table(
 
 def _wanted(place: Place, topic: Topic, state: LogState) -> dict[str, Add]:
     """Return the live tables by the URI that Iceberg stores."""
-    folder = place.path(table_dir(topic.name))
-    return {(folder / path).as_uri(): add for path, add in state.active.items()}
+    return {place.uri(f"{table_dir(topic.name)}/{path}"): add for path, add in state.active.items()}
 
 
 def _update_table(

@@ -8,8 +8,8 @@ from seaweedmq.model.config import MIB
 from seaweedmq.model.reference import PayloadReference
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage import blobs
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.faults import storage_failed
-from seaweedmq.storage.place import Place
 
 READ_BYTES = 8 * MIB
 """Bytes of a payload that one read takes."""
@@ -18,7 +18,7 @@ READ_BYTES = 8 * MIB
 class PlaceBlobs:
     """The payloads in a place, as a ``ports.BlobReader``."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: DirectoryPlace) -> None:
         self._place = place
 
     async def read(self, uri: str, position: int, length: int) -> bytes:
@@ -26,7 +26,7 @@ class PlaceBlobs:
         return await asyncio.to_thread(_read, self._place, uri, position, length)
 
 
-def fetch_payload(place: Place, reference: PayloadReference, topic: TopicName, topic_uid: int) -> bytes:
+def fetch_payload(place: DirectoryPlace, reference: PayloadReference, topic: TopicName, topic_uid: int) -> bytes:
     """Return a whole payload, verified. Blocking.
 
     Raises:
@@ -47,7 +47,7 @@ def fetch_payload(place: Place, reference: PayloadReference, topic: TopicName, t
     return bytes(data)
 
 
-def _read(place: Place, uri: str, position: int, length: int) -> bytes:
+def _read(place: DirectoryPlace, uri: str, position: int, length: int) -> bytes:
     try:
         return blobs.read_blob(place, blobs.name_of(uri), position, length)
     except OSError as error:

@@ -1,196 +1,209 @@
-"""The place of a cluster's storage: the only module that joins a path of the layout to the root.
+"""The place of a cluster's storage: what code that reads and writes files of the layout needs, on any kind of storage.
 
-``codec.paths`` names the files and folders; a ``Place`` reads, writes and lists them. Its calls are blocking, and
-complete or raise OSError unless they say otherwise.
+``codec.paths`` names the files and folders; a ``Place`` reads, writes and lists them. ``directory_place`` is a mounted
+directory, ``object_place`` a prefix of an object store, and ``places`` tells them apart by their URI.
 """
 
-import contextlib
 import logging
-import os
-from collections.abc import Iterable, Set
-from dataclasses import dataclass
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
-
-import pyarrow as pa
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple, Protocol, Self, TypeAlias
 
 from seaweedmq.codec import paths
-from seaweedmq.errors import InvalidArgument, NotFound
-from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.topic import TopicName
-from seaweedmq.storage import file_io
-from seaweedmq.storage.faults import GONE, storage_failed
+from seaweedmq.model.files import SegmentFile
+from seaweedmq.model.messages.frames import Frames
+from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.ports import BlockingInput
 
 logger = logging.getLogger(__name__)
-
-LISTINGS_MAX = 5
-"""Limit of the listings of a folder that changes continuously."""
-State = tuple[int, int, int]
-"""Inode, modification time in ns, and size of a file or folder."""
 
 _reported: set[str] = set()
 _REPORTED_MAX = 10_000
 
+State: TypeAlias = Hashable
+"""A value that differs for another content of a name."""
+Change: TypeAlias = Callable[[bytes | None], bytes | None]
+"""Function from the content of a file, None without one, to the new content; None: leave it as it is."""
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The place of a storage: a mounted directory. Paths are relative to it, as ``codec.paths`` returns them."""
 
-    root: Path
+class Entry(NamedTuple):
+    """An entry of a folder."""
 
-    @classmethod
-    def parse(cls, uri: str) -> "Place":
-        """Return the place of a path or ``file://`` URI, without access to it; raises InvalidArgument for others."""
-        if "://" not in uri and not uri.startswith("file:"):
-            if not uri:
-                raise InvalidArgument("the storage URI is empty: give a directory, like /mnt/shared/mq")
-            return cls(Path(uri).expanduser().absolute())
-        parts = urlsplit(uri)
-        if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
-            raise InvalidArgument(
-                f"storage {uri!r} is not supported: give the path of a mounted directory, or file:///its/absolute/path"
-            )
-        return cls(Path(unquote(parts.path)))
+    name: str
+    is_folder: bool
 
-    def __str__(self) -> str:
-        return str(self.root)
 
-    def path(self, relative: str) -> Path:
-        """Return the real path, for what only a file system has: descriptors, hard links, locks, dates, renames."""
-        return self.root / relative
+class RangeReader(Protocol):
+    """An open file, for reads of ranges."""
 
+    def read_at(self, position: int, length: int) -> Frames:
+        """Read ``length`` bytes from ``position``; fewer only at the end of the file. Raises OSError."""
+
+    def close(self) -> None:
+        """Close the file; a second call has no effect."""
+
+
+class PlaceWriter(Protocol):
+    """A new file that is being written, in memory of a few MiB."""
+
+    def write(self, chunks: Sequence[Frames]) -> None:
+        """Append bytes."""
+
+    def finish(self) -> None:
+        """Make the file durable, under its name; nothing is written afterwards."""
+
+    def close(self, *, keep: bool) -> None:
+        """Release the file, and delete it unless ``keep``; a second call has no effect."""
+
+
+class Place(ABC):
+    """The place of a storage. Paths are relative to it, as ``codec.paths`` returns them, and folders have no slash.
+
+    The calls are blocking. They complete, or raise OSError or StorageFailed; a missing file is a FileNotFoundError. A
+    place is a small value: equal ones are the same storage, and it pickles without a secret.
+    """
+
+    __slots__ = ()
+
+    def of(self, topic: Topic) -> Self:
+        """Return the place for writes to this topic, which may be deleted and recreated meanwhile."""
+        return self
+
+    @abstractmethod
+    def where(self, path: str) -> str:
+        """Return the location of a path for messages."""
+
+    @abstractmethod
+    def uri(self, path: str) -> str:
+        """Return the URI of a path for other programs."""
+
+    @abstractmethod
     def exists(self) -> bool:
-        """Whether the directory exists, which may also be an empty mount point."""
-        return self.root.is_dir()
+        """Whether the storage is there: a directory, which may also be an empty mount point, or a bucket."""
 
-    def read(self, relative: str) -> bytes:
+    @abstractmethod
+    def read(self, path: str) -> bytes:
         """Read a whole file."""
-        return self.path(relative).read_bytes()
 
-    def open_input(self, file: SegmentFile) -> pa.OSFile:
-        """Open a log file or table as a ``ports.BlockingInput`` of Arrow."""
-        path = self.path(file.path)
-        try:
-            return pa.OSFile(str(path))
-        except OSError as e:
-            if e.errno in GONE:
-                raise NotFound(f"{file.path} was deleted: list the segment's files again") from e
-            raise storage_failed("open", str(path), e) from e
+    @abstractmethod
+    def open_input(self, file: SegmentFile) -> BlockingInput:
+        """Open a log file or table for Arrow; raises NotFound if it was deleted, or StorageFailed."""
 
-    def state(self, relative: str) -> State | None:
-        """Return a state that differs for another content of the name; None if there is none."""
-        try:
-            found = self.path(relative).stat()
-        except FileNotFoundError:
-            return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+    @abstractmethod
+    def open_reader(self, path: str, *, once: bool = False) -> RangeReader:
+        """Open a file for reads of ranges; ``once``: they are not repeated, and need no cache."""
 
-    def create(self, relative: str, content: bytes) -> None:
-        """Create a file durably, with all of its content, in a folder that exists; raises FileExistsError."""
-        path = self.path(relative)
-        with file_io.temporary_file(path.parent) as aside:
-            aside.write_bytes(content)
-            file_io.sync_path(aside)
-            try:
-                os.link(aside, path)
-            except OSError as error:
-                if error.errno not in file_io.NO_LINKS:
-                    raise
-                file_io.create_in_place(path, content)
-        self.sync_names(path.parent)
+    @abstractmethod
+    def has(self, path: str) -> bool:
+        """Whether there is a file or folder of this name."""
 
-    def replace(self, relative: str, content: bytes) -> None:
-        """Create or replace a file atomically and durably, in a folder that exists."""
-        path = self.path(relative)
-        with file_io.temporary_file(path.parent) as aside:
-            aside.write_bytes(content)
-            self.publish((aside, path))
+    @abstractmethod
+    def state(self, path: str) -> State | None:
+        """Return a value that differs for another content of a file or folder; None if there is none."""
 
-    def delete(self, *relative: str) -> None:
-        """Delete files; ignore deleted ones."""
-        for each in relative:
-            self.path(each).unlink(missing_ok=True)
+    @abstractmethod
+    def modified_us(self, path: str) -> int:
+        """Return the time of the last change of a file by the storage's clock, in microseconds since 1970 UTC."""
 
-    def publish(self, *renames: tuple[Path, Path]) -> None:
-        """Flush temporary files, rename each to its final name in one folder, and make the names durable."""
-        for temporary, _ in renames:
-            file_io.sync_with_dates(temporary)
-        for temporary, final in renames:
-            temporary.replace(final)
-        self.sync_names(renames[0][1].parent)
+    @abstractmethod
+    def touched_s(self, folder: str) -> float:
+        """Return the time of the last change of a folder or its entries, in seconds since 1970 UTC."""
 
-    def sync_names(self, folder: Path) -> None:
-        """Make the names in a folder, and its own name up to the root, durable."""
-        for path in (folder, *folder.parents):
-            file_io.sync_directory(path)
-            if path == self.root:
-                return
+    @abstractmethod
+    def clock_s(self, folder: str) -> float:
+        """Read the clock that dates the files of a folder, in seconds since 1970 UTC."""
 
-    def make_folder(self, relative: str, *, sibling: str = "") -> Path:
-        """Create a folder and its missing parents, but never the root.
+    @abstractmethod
+    def create(self, path: str, content: bytes) -> None:
+        """Create a file atomically and durably; raises FileExistsError if another call did so first."""
 
-        A missing root is an unmounted disk: creating it would put the data in the wrong place. The mount may also
-        vanish at any moment and expose the folder beneath it. So a folder directly below the root is created only
-        beside its ``sibling`` file, by one open directory; deeper folders need their parents. Raises FileNotFoundError
-        if the root, or ``sibling`` in it, is missing.
+    @abstractmethod
+    def replace(self, path: str, content: bytes) -> None:
+        """Create or replace a file atomically and durably, in a folder that exists; for files of one writer."""
+
+    @abstractmethod
+    def update(self, path: str, change: Change) -> None:
+        """Replace a file by what ``change`` makes of its content, durably.
+
+        An object store repeats this if another process changed the file meanwhile. A directory cannot tell, and the
+        last process wins.
         """
-        path, parent = self.path(relative), relative.rpartition("/")[0]
-        try:
-            if parent:
-                path.mkdir()
-            elif not path.is_dir():
-                self._make_top(relative, sibling)
-        except FileExistsError:
-            pass
-        except FileNotFoundError:
-            if not parent:
-                raise
-            self.make_folder(parent, sibling=sibling)
-            with contextlib.suppress(FileExistsError):
-                path.mkdir()
-        return path
 
-    def _make_top(self, name: str, sibling: str) -> None:
-        fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            if sibling:
-                os.stat(sibling, dir_fd=fd)
-            os.mkdir(name, dir_fd=fd)
-        finally:
-            os.close(fd)
+    @abstractmethod
+    def touch(self, path: str, *, durable: bool = False) -> None:
+        """Create an empty file, or give an existing empty one the present date."""
 
-    def names(self, folder: str, suffix: str = "") -> list[str]:
-        """Return the sorted names in a folder that are not hidden and end with ``suffix``; none without a folder."""
-        try:
-            names = os.listdir(self.path(folder))  # noqa: PTH208 - names suffice
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        return sorted(name for name in names if not name.startswith(".") and name.endswith(suffix))
+    @abstractmethod
+    def open_writer(self, path: str) -> PlaceWriter:
+        """Begin a large file that does not exist, in a folder that exists."""
 
-    def topics(self) -> list[TopicName]:
-        """Return the topics that have a non-empty folder, ordered by name; deleted ones have hidden names."""
-        found = []
-        for namespace in self.names(paths.TOPICS):
-            for name in self.names(f"{paths.TOPICS}/{namespace}"):
-                with contextlib.suppress(InvalidArgument):
-                    topic = TopicName(namespace, name)
-                    if self.names(paths.topic_dir(topic)):
-                        found.append(topic)
-        return sorted(found)
+    @abstractmethod
+    def delete(self, *paths: str) -> None:
+        """Delete files; ignore deleted ones."""
 
-    def holds_something(self, folder: str) -> bool:
-        """Whether a folder exists and is not empty."""
-        with contextlib.suppress(FileNotFoundError), os.scandir(self.path(folder)) as entries:
-            return next(entries, None) is not None
-        return False
+    @abstractmethod
+    def remove_tree(self, folder: str) -> None:
+        """Delete a folder with all files below it, if it exists."""
 
+    @abstractmethod
+    def remove_empty(self, folder: str) -> None:
+        """Delete a folder if it is empty; a failure is ignored."""
+
+    @abstractmethod
+    def make_below(self, existing: str, folder: str) -> None:
+        """Create a folder below ``existing``, with its parents; raises FileNotFoundError if that does not exist."""
+
+    @abstractmethod
+    def remove_stale_temporaries(self, folder: str, now_s: float) -> None:
+        """Delete temporary files that killed processes left in a folder a day ago, by its clock."""
+
+    @abstractmethod
+    def refresh(self, folder: str) -> None:
+        """Make sure that the next listing of a folder shows every file that was complete before this call."""
+
+    @abstractmethod
+    def sync(self, folder: str) -> None:
+        """Make the names in a folder, and its own name, durable."""
+
+    @abstractmethod
+    def set_aside(self, path: str) -> None:
+        """Hide a damaged table from listings, and keep its content; a missing one is ignored."""
+
+    @abstractmethod
+    def put_back(self, path: str) -> None:
+        """Undo :meth:`set_aside`; a table that was not set aside is ignored."""
+
+    @abstractmethod
+    def is_settled(self, table: str) -> bool:
+        """Whether readers that began before a table was published do without what it replaces, which may be deleted."""
+
+    @abstractmethod
+    def lasting_path(self, table: str) -> str:
+        """Return the path by which a table can be read longest, even if it is replaced meanwhile."""
+
+    @abstractmethod
+    def parse_file(self, path: str) -> paths.SegmentFileName | None:
+        """Return the parts of the path of a log file or table; None for any other path."""
+
+    @abstractmethod
+    def file_at(self, path: str) -> SegmentFile | None:
+        """Return a log file or table with its size and date; None if its name is not that of a file."""
+
+    @abstractmethod
+    def listdir(self, folder: str) -> list[str]:
+        """Return all names in a folder, hidden ones as well, unordered."""
+
+    @abstractmethod
+    def entries(self, folder: str) -> list[Entry]:
+        """Return the entries of a folder, hidden ones as well, ordered by name."""
+
+    @abstractmethod
     def logs(self, topic: TopicName, segment: int) -> list[SegmentFile]:
         """List the log files of a segment; none if it has no folder."""
-        return self._scan(paths.log_dir(topic, segment), None)
 
+    @abstractmethod
     def tables(self, topic: TopicName, segments: Iterable[int]) -> list[SegmentFile]:
         """List the tables of some segments; tables of other segments cost only their name."""
-        return self._scan_steady(paths.table_dir(topic), {paths.table_prefix(segment) for segment in segments})
 
     def segment_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
         """List the log and table files of a segment, unordered.
@@ -201,75 +214,17 @@ class Place:
         """
         return self.logs(topic, segment) + self.tables(topic, [segment])
 
-    def topic_files(self, topic: TopicName) -> list[SegmentFile]:
-        """List the files of all segments by the rules of ``segment_files``; each folder is listed once."""
-        logs: list[SegmentFile] = []
-        with contextlib.suppress(FileNotFoundError), os.scandir(self.path(paths.logs_dir(topic))) as folders:
-            for folder in folders:
-                logs += self._scan(f"{paths.logs_dir(topic)}/{folder.name}", None) if folder.is_dir() else []
-        return logs + self._scan_steady(paths.table_dir(topic), None)
-
-    def _scan_steady(self, folder: str, prefixes: Set[str] | None) -> list[SegmentFile]:
-        """List files like ``_scan``, and repeat that if the folder changed meanwhile.
-
-        A listing of many names takes several calls. If a merge replaces tables by another between two of them, the
-        listing may show neither.
-        """
-        path = self.path(folder)
+    def names(self, folder: str, suffix: str = "") -> list[str]:
+        """Return the sorted names in a folder that are not hidden and end with ``suffix``; none without a folder."""
         try:
-            for _ in range(LISTINGS_MAX):
-                before_ns = path.stat().st_mtime_ns
-                files = self._scan(folder, prefixes)
-                if path.stat().st_mtime_ns == before_ns:
-                    return files
-        except FileNotFoundError:
+            names = self.listdir(folder)
+        except (FileNotFoundError, NotADirectoryError):
             return []
-        return files
-
-    def _scan(self, folder: str, prefixes: Set[str] | None) -> list[SegmentFile]:
-        """List the segment files of a folder whose name up to the first dash is one of the prefixes."""
-        files = []
-        try:
-            entries = os.scandir(self.path(folder))
-        except FileNotFoundError:
-            return []
-        with entries:
-            for entry in entries:
-                if entry.name.startswith((".", paths.FENCE_PREFIX)) or entry.name == paths.DELTA_LOG:
-                    continue
-                if prefixes is not None and entry.name[0].isdigit() and _prefix(entry.name) not in prefixes:
-                    continue  # a file of another segment
-                path = f"{folder}/{entry.name}"
-                if paths.parse_segment_file(path) is None or not entry.is_file():
-                    _report_foreign(self.path(path))
-                    continue
-                with contextlib.suppress(FileNotFoundError):  # deleted since the listing
-                    files.append(segment_file(path, entry.stat()))
-        return files
+        return sorted(name for name in names if not name.startswith(".") and name.endswith(suffix))
 
 
-def segment_file(path: str, stat: os.stat_result) -> SegmentFile:
-    """Return the log file or table of a path that ``codec.paths`` made, with its size and date."""
-    name = paths.parse_segment_file(path)
-    assert name is not None, f"{path} names neither a log file nor a table"
-    return SegmentFile(
-        topic=name.topic,
-        segment=name.segment,
-        kind=FileKind(name.kind),
-        base_offset=name.base_offset,
-        end_offset=name.end_offset,
-        writer=name.writer,
-        size_bytes=stat.st_size,
-        path=path,
-        modified_us=stat.st_mtime_ns // 1_000,
-    )
-
-
-def _prefix(name: str) -> str:
-    return name[: name.find("-") + 1]
-
-
-def _report_foreign(path: Path) -> None:
-    if str(path) not in _reported and len(_reported) < _REPORTED_MAX:
-        _reported.add(str(path))
-        logger.warning("foreign file ignored: %s is not a file of SeaweedMQ; move it away", path)
+def report_foreign(where: str) -> None:
+    """Log a foreign file once."""
+    if where not in _reported and len(_reported) < _REPORTED_MAX:
+        _reported.add(where)
+        logger.warning("foreign file ignored: %s is not a file of SeaweedMQ; move it away", where)

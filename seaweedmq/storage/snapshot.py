@@ -66,7 +66,7 @@ def read_snapshot(place: Place, name: TopicName, segments: Iterable[int] | None 
     lineage_of, known = lineage_from_document(read_document(place, name, LINEAGE_DOCUMENT))
     for found in (topic.name, lineage_of):
         if found != name:
-            raise Corrupt(f"{place.path(topic_dir(name))} holds documents of topic {found}: it was renamed or copied")
+            raise Corrupt(f"{place.where(topic_dir(name))} holds documents of topic {found}: it was renamed or copied")
     listed = [s.id for s in known] if segments is None else segments
     files = list_files(place, name, listed)
     # Listed last: retention records what it removes before it deletes files.
@@ -81,14 +81,14 @@ def read_topic(place: Place, name: TopicName) -> Topic:
 def list_files(place: Place, name: TopicName, segments: Iterable[int]) -> tuple[SegmentFile, ...]:
     """List the log and table files of some segments, unordered."""
     wanted = sorted(set(segments))
-    with failing("list files of", place.path(topic_dir(name))):
+    with failing("list files of", place.where(topic_dir(name))):
         logs = [f for segment in wanted for f in place.logs(name, segment)]
         return (*logs, *place.tables(name, wanted))
 
 
 def list_removed(place: Place, topic: Topic) -> Mapping[int, int]:
     """Return segment -> offset below which retention recorded that it removed the records."""
-    with failing("list files of", place.path(topic_dir(topic.name))):
+    with failing("list files of", place.where(topic_dir(topic.name))):
         return scan_removed(place, topic.name, topic.uid)
 
 
@@ -96,17 +96,20 @@ def list_topics(place: Place) -> list[TopicName]:
     """List the topics that have a ``topic.json`` below the storage root, ordered by name."""
     found = []
     with failing("list topics in", place):
-        for path in place.path(TOPICS).glob(f"*/*/{TOPIC_DOCUMENT}"):
-            try:
-                found.append(TopicName(path.parts[-3], path.parts[-2]))
-            except InvalidArgument:
-                continue  # a folder that is being deleted, or foreign
+        for namespace in place.names(TOPICS):
+            for name in place.names(f"{TOPICS}/{namespace}"):
+                try:
+                    topic = TopicName(namespace, name)
+                except InvalidArgument:
+                    continue  # a foreign folder
+                if place.has(document_path(topic, TOPIC_DOCUMENT)):
+                    found.append(topic)
     return sorted(found)
 
 
 def read_document(place: Place, name: TopicName, document: str) -> bytes:
     """Read a document of a topic; if there is no such topic, raises NotFound, which names existing ones."""
-    path = place.path(document_path(name, document))
+    path = place.where(document_path(name, document))
     try:
         return place.read(document_path(name, document))
     except FileNotFoundError:
@@ -117,4 +120,4 @@ def read_document(place: Place, name: TopicName, document: str) -> bytes:
             raise NotFound(f"{path} is missing, the topic is being created or deleted: retry") from None
         raise NotFound(f"no topic {name} in {place}: {f'it has {shown}{more}' if shown else 'it has none'}") from None
     except OSError as e:
-        raise storage_failed("read", str(path), e) from e
+        raise storage_failed("read", path, e) from e

@@ -8,16 +8,15 @@ ahead: none is old enough before the clock is right again, and then the entry is
 """
 
 import contextlib
-import os
-from pathlib import Path
 
 from seaweedmq.codec.paths import sink_dir, sink_marks_dir, sink_of_mark, staged_dir, topic_dir
 from seaweedmq.core.clock_doubt import CLOCK_DOUBT_S
+from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.faults import NO_SPACE, failing
-from seaweedmq.storage.file_io import TEMPORARY_PREFIX, clock_s, remove_stale_temporaries
+from seaweedmq.storage.file_io import TEMPORARY_PREFIX
 from seaweedmq.storage.place import Place
-from seaweedmq.storage.staging import DONE, MANIFEST, ONCE, remove_tree
+from seaweedmq.storage.staging import DONE, MANIFEST, ONCE
 
 SWEPT_AGE_S = 86_400.0
 """Age in seconds at which a batch without a manifest counts as abandoned."""
@@ -33,7 +32,8 @@ VERDICTS_MAX = 1_000
 class _Verdicts:
     """The verdicts on due entries, of this sweep and earlier ones."""
 
-    def __init__(self, folder: Path, now_s: float) -> None:
+    def __init__(self, place: Place, folder: str, now_s: float) -> None:
+        self._place = place
         self._folder = folder
         self._now_s = now_s
         self._due: set[str] = set()
@@ -43,14 +43,14 @@ class _Verdicts:
         if len(self._due) == VERDICTS_MAX:
             return False
         self._due.add(f"{VERDICT_PREFIX}{thing}")
-        verdict = self._folder / f"{VERDICT_PREFIX}{thing}"
+        verdict = f"{self._folder}/{VERDICT_PREFIX}{thing}"
         try:
-            age_s = self._now_s - verdict.stat().st_mtime
+            age_s = self._now_s - self._place.modified_us(verdict) / US_PER_S
         except FileNotFoundError:
             age_s = -1.0
         if age_s < 0:
             try:
-                verdict.touch()
+                self._place.touch(verdict)
             except OSError as error:
                 if error.errno not in NO_SPACE:  # on full storage a later sweep records it
                     raise
@@ -58,9 +58,9 @@ class _Verdicts:
 
     def take_back(self) -> None:
         """Delete the verdicts on entries that this sweep did not find due, or that no longer exist."""
-        for path in self._folder.iterdir():
-            if path.name.startswith(VERDICT_PREFIX) and path.name not in self._due:
-                path.unlink(missing_ok=True)
+        for name in self._place.listdir(self._folder):
+            if name.startswith(VERDICT_PREFIX) and name not in self._due:
+                self._place.delete(f"{self._folder}/{name}")
 
 
 def sweep(place: Place, topic: TopicName) -> int:
@@ -70,28 +70,30 @@ def sweep(place: Place, topic: TopicName) -> int:
     of killed processes.
     """
     swept = 0
-    top = place.path(staged_dir(topic))
-    with failing("sweep", top), contextlib.suppress(FileNotFoundError):
-        now_s = clock_s(place.path(topic_dir(topic)))
-        verdicts = _Verdicts(top, now_s)
-        remove_stale_temporaries(place.path(topic_dir(topic)), now_s)
-        for sink in sorted(p for p in top.iterdir() if p.is_dir()):
-            for folder in sorted(p for p in sink.iterdir() if p.is_dir()):
+    top = staged_dir(topic)
+    with failing("sweep", place.where(top)), contextlib.suppress(FileNotFoundError):
+        now_s = place.clock_s(topic_dir(topic))
+        verdicts = _Verdicts(place, top, now_s)
+        place.remove_stale_temporaries(topic_dir(topic), now_s)
+        for name in _folders(place, top):
+            sink = f"{top}/{name}"
+            for batch in _folders(place, sink):
+                folder = f"{sink}/{batch}"
                 with contextlib.suppress(FileNotFoundError):
-                    is_old = now_s - _touched_s(folder) > SWEPT_AGE_S
-                    is_wanted = (folder / MANIFEST).exists() and not sink.name.startswith(ONCE)
-                    is_due = is_old and not is_wanted and verdicts.is_confirmed(f"{sink.name}-{folder.name}")
+                    is_old = now_s - place.touched_s(folder) > SWEPT_AGE_S
+                    is_wanted = place.has(f"{folder}/{MANIFEST}") and not name.startswith(ONCE)
+                    is_due = is_old and not is_wanted and verdicts.is_confirmed(f"{name}-{batch}")
                     if is_due and swept < SWEPT_MAX:
-                        remove_tree(folder)
+                        place.remove_tree(folder)
                         swept += 1
             with contextlib.suppress(FileNotFoundError):
-                age_s = now_s - _touched_s(sink)
-                left = [path.name for path in sink.iterdir() if not path.name.startswith(TEMPORARY_PREFIX)]
+                age_s = now_s - place.touched_s(sink)
+                left = [each for each in place.listdir(sink) if not each.startswith(TEMPORARY_PREFIX)]
                 is_due = age_s > (DONE_AGE_S if left else SWEPT_AGE_S) and left in ([], [DONE])
                 if not is_due:
-                    remove_stale_temporaries(sink, now_s)  # not of a due sink: it would change the folder's date
-                elif verdicts.is_confirmed(sink.name):
-                    remove_tree(sink)
+                    place.remove_stale_temporaries(sink, now_s)  # not of a due sink: it would change the folder's date
+                elif verdicts.is_confirmed(name):
+                    place.remove_tree(sink)
                     swept += 1
         _sweep_marks(place, topic, now_s, verdicts)
         verdicts.take_back()
@@ -101,16 +103,16 @@ def sweep(place: Place, topic: TopicName) -> int:
 def _sweep_marks(place: Place, topic: TopicName, now_s: float, verdicts: _Verdicts) -> None:
     """Remove the marks of sinks whose folder was removed ``DONE_AGE_S`` ago; a live sink's mark is redated daily."""
     with contextlib.suppress(FileNotFoundError):
-        for mark in place.path(sink_marks_dir(topic)).iterdir():
+        for name in place.listdir(sink_marks_dir(topic)):
+            mark = f"{sink_marks_dir(topic)}/{name}"
             with contextlib.suppress(FileNotFoundError):
-                age_s = now_s - mark.stat().st_mtime
-                if place.path(sink_dir(topic, sink_of_mark(mark.name))).exists():
+                age_s = now_s - place.modified_us(mark) / US_PER_S
+                if place.has(sink_dir(topic, sink_of_mark(name))):
                     if age_s > SWEPT_AGE_S:
-                        os.utime(mark)
-                elif age_s > DONE_AGE_S and verdicts.is_confirmed(f"mark-{mark.name}"):
-                    mark.unlink()
+                        place.touch(mark)
+                elif age_s > DONE_AGE_S and verdicts.is_confirmed(f"mark-{name}"):
+                    place.delete(mark)
 
 
-def _touched_s(folder: Path) -> float:
-    """Return the date of the last change of a folder or its entries."""
-    return max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+def _folders(place: Place, folder: str) -> list[str]:
+    return [name for name, is_folder in place.entries(folder) if is_folder]

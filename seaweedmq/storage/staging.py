@@ -7,29 +7,27 @@ recreated.
 """
 
 import contextlib
-import os
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from seaweedmq.codec import paths, staged
 from seaweedmq.codec.state.documents import topic_from_document
 from seaweedmq.errors import NotFound, SeaweedMQError, StorageFailed
+from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.staged import BatchProgress, CompletedBatch, Manifest, StagedFile
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage.faults import failing, storage_failed
-from seaweedmq.storage.file_io import clock_s, sync_file, unique_suffix, write_all
+from seaweedmq.storage.file_io import unique_suffix
 from seaweedmq.storage.place import Place
+from seaweedmq.storage.staged_frames import StagedFrames
 
 MANIFEST = "manifest.json"
 PROGRESS = "progress.json"
 DONE = "done.json"
-CLOCK_SLACK_NS = 1_000_000_000
+CLOCK_SLACK_US = US_PER_S
 """Tolerance for file dates, which have the precision of a kernel tick and of a float."""
 ONCE = "w-"
 """Prefix of the ids of sinks that write once: no process completes their batches later."""
-REMOVALS_MAX = 10
 
 
 def topic_in_storage(place: Place, name: TopicName) -> Topic:
@@ -42,36 +40,32 @@ def topic_in_storage(place: Place, name: TopicName) -> Topic:
             f"storage {place} holds no topic {name}: give the root that the brokers were started with"
         ) from None
     except OSError as error:
-        raise storage_failed("read", str(place.path(path)), error) from error
+        raise storage_failed("read", place.where(path), error) from error
 
 
 class StagingFile:
     """A file of one task's frames that is being written. ``close`` deletes it unless ``keep`` is set."""
 
-    def __init__(self, folder: Path, label: str) -> None:
-        self._path = folder / f"{label}-{unique_suffix()}.frames"
+    def __init__(self, place: Place, folder: str, label: str) -> None:
+        self._name = f"{label}-{unique_suffix()}.frames"
         self._size_bytes = 0
         self._records = 0
-        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        self._writer = place.open_writer(f"{folder}/{self._name}")
 
     def write(self, frames: Sequence[Frames], records: int) -> None:
         """Append whole frames that hold ``records`` records in all."""
-        write_all(self._fd, frames)
+        self._writer.write(frames)
         self._size_bytes += sum(map(len, frames))
         self._records += records
 
     def finish(self) -> StagedFile:
         """Flush the file and return its description."""
-        sync_file(self._fd)
-        return StagedFile(self._path.name, self._size_bytes, self._records)
+        self._writer.finish()
+        return StagedFile(self._name, self._size_bytes, self._records)
 
     def close(self, *, keep: bool) -> None:
         """Close the file, and delete it unless ``keep``; a second call has no effect."""
-        if self._fd >= 0:
-            fd, self._fd = self._fd, -1
-            if not keep:
-                self._path.unlink(missing_ok=True)  # first: closing may fail for lack of space
-            os.close(fd)
+        self._writer.close(keep=keep)
 
 
 class StagedBatch:
@@ -82,19 +76,17 @@ class StagedBatch:
         self._topic = topic
         self._sink = sink
         self.batch = batch
-        self._path = paths.batch_dir(topic, sink, batch)
-        self.folder = place.path(self._path)
+        self._folder = paths.batch_dir(topic, sink, batch)
 
     @contextlib.contextmanager
     def staging(self, label: str) -> Iterator[StagingFile]:
         """Open a file of this batch for a task, deleted if the block fails; raises NotFound without the topic."""
         with self._failing("stage into"):
             try:
-                for folder in (self.folder.parent.parent, self.folder.parent, self.folder):
-                    folder.mkdir(exist_ok=True)  # never the topic's folder: that would recreate a deleted topic
+                self._place.make_below(paths.topic_dir(self._topic), self._folder)
             except FileNotFoundError:
                 raise _missing(self._place, self._topic) from None
-            file = StagingFile(self.folder, label)
+            file = StagingFile(self._place, self._folder, label)
             done = False
             try:
                 yield file
@@ -105,15 +97,17 @@ class StagedBatch:
     def manifest(self) -> Manifest | None:
         """Return the batch's manifest; None before there is one."""
         data = self._read(MANIFEST)
-        return None if data is None else staged.manifest_from_bytes(data, str(self.folder / MANIFEST))
+        return (
+            None if data is None else staged.manifest_from_bytes(data, self._place.where(f"{self._folder}/{MANIFEST}"))
+        )
 
     def put_manifest(self, manifest: Manifest) -> Manifest:
         """Write the manifest durably unless the batch has one; return the batch's manifest."""
         with self._failing("write the manifest of"):
             try:
-                self._place.create(f"{self._path}/{MANIFEST}", staged.manifest_to_bytes(manifest))
+                self._place.create(f"{self._folder}/{MANIFEST}", staged.manifest_to_bytes(manifest))
             except FileExistsError:
-                self._place.sync_names(self.folder)
+                self._place.sync(self._folder)
         stored = self.manifest()
         assert stored is not None, "the manifest exists: it was just written"
         return stored
@@ -121,41 +115,53 @@ class StagedBatch:
     def progress(self) -> BatchProgress:
         """Return the last recorded progress."""
         data = self._read(PROGRESS)
-        return BatchProgress() if data is None else staged.progress_from_bytes(data, str(self.folder / PROGRESS))
+        return (
+            BatchProgress()
+            if data is None
+            else staged.progress_from_bytes(data, self._place.where(f"{self._folder}/{PROGRESS}"))
+        )
 
     def note(self, progress: BatchProgress) -> None:
         """Replace the recorded progress durably."""
         with self._failing("record the progress of"):
-            self._place.replace(f"{self._path}/{PROGRESS}", staged.progress_to_bytes(progress))
+            self._place.replace(f"{self._folder}/{PROGRESS}", staged.progress_to_bytes(progress))
 
     def begun_us(self) -> int:
         """Return the time of the manifest by the storage's clock, in microseconds; 0 if that was set back since."""
         with self._failing("get the date of"):
-            begun_ns = (self.folder / MANIFEST).stat().st_mtime_ns
-            return begun_ns // 1_000 if begun_ns <= clock_s(self.folder) * 1e9 + CLOCK_SLACK_NS else 0
+            begun_us = self._place.modified_us(f"{self._folder}/{MANIFEST}")
+            return begun_us if begun_us <= self._place.clock_s(self._folder) * US_PER_S + CLOCK_SLACK_US else 0
 
     def discard(self, names: Iterable[str]) -> None:
         """Delete files of tasks whose work is not needed, and the folder once it is empty."""
         with self._failing("clear"):
             for name in names:
-                self._place.delete(f"{self._path}/{name}")
-            with contextlib.suppress(OSError):
-                self.folder.rmdir()
+                self._place.delete(f"{self._folder}/{name}")
+            self._place.remove_empty(self._folder)
 
     def remove(self) -> None:
         """Delete the batch's folder."""
         with self._failing("clear"):
-            remove_tree(self.folder)
+            self._place.remove_tree(self._folder)
+
+    @property
+    def where(self) -> str:
+        """Location of the batch's folder, for messages."""
+        return self._place.where(self._folder)
+
+    def frames(self, files: Sequence[StagedFile]) -> StagedFrames:
+        """Return the frames of files of this batch; the caller closes them."""
+        return StagedFrames(self._place, self._folder, files)
 
     def _read(self, name: str) -> bytes | None:
         with self._failing("read"):
             try:
-                return self._place.read(f"{self._path}/{name}")
+                return self._place.read(f"{self._folder}/{name}")
             except FileNotFoundError:
                 return None
 
     def _failing(self, action: str) -> contextlib.AbstractContextManager[None]:
-        return failing(action, self.folder)
+        return failing(action, self.where)
 
 
 class StagedSink:
@@ -165,8 +171,7 @@ class StagedSink:
         self._place = place
         self._topic = topic
         self._sink = sink
-        self._path = paths.sink_dir(topic, sink)
-        self._folder = place.path(self._path)
+        self._folder = paths.sink_dir(topic, sink)
 
     def batch(self, number: int) -> StagedBatch:
         """Return the batch of this number."""
@@ -174,62 +179,55 @@ class StagedSink:
 
     def bind_topic(self, topic_uid: int) -> None:
         """Bind the sink to this topic; raises NotFound if it wrote to an earlier one of the name, or it was deleted."""
-        folder = self._place.path(paths.sink_marks_dir(self._topic))
-        mark = folder / paths.sink_mark(self._sink, topic_uid)
-        with failing("bind a sink in", folder):
-            if mark.exists():
+        folder = paths.sink_marks_dir(self._topic)
+        mark = f"{folder}/{paths.sink_mark(self._sink, topic_uid)}"
+        with failing("bind a sink in", self._place.where(folder)):
+            if self._place.has(mark):
                 return
             try:
-                for each in (folder.parent, folder):
-                    each.mkdir(exist_ok=True)
+                self._place.make_below(f"{paths.TOPICS}/{self._topic.namespace}", folder)
             except FileNotFoundError:
                 raise _missing(self._place, self._topic) from None
-            if any(paths.sink_of_mark(other.name) == self._sink for other in folder.iterdir()):
+            if any(paths.sink_of_mark(other) == self._sink for other in self._place.names(folder)):
                 raise NotFound(
                     f"topic {self._topic} was deleted and created again since this query began to write to it: restart "
                     "the query with another checkpoint to fill the new topic"
                 )
-            mark.touch()
-            self._place.sync_names(folder)
+            self._place.touch(mark, durable=True)
 
     def done(self) -> CompletedBatch | None:
         """Return the last completed batch; None before the first. Raises Corrupt if ``done.json`` is unreadable."""
-        path = self._folder / DONE
-        with failing("read", path):
+        path = f"{self._folder}/{DONE}"
+        with failing("read", self._place.where(path)):
             try:
-                return staged.done_from_bytes(self._place.read(f"{self._path}/{DONE}"), str(path))
+                return staged.done_from_bytes(self._place.read(path), self._place.where(path))
             except FileNotFoundError:
                 return None
 
     def finish(self, done: CompletedBatch) -> None:
         """Mark a batch as completed, durably, unless a later one is; then delete its folder and earlier ones."""
-        before = self.done()
-        with failing("mark a completed batch of", self._folder):
-            if before is None or before.batch < done.batch:
-                self._place.replace(f"{self._path}/{DONE}", staged.done_to_bytes(done))
-            for folder in self._folder.iterdir():
-                if folder.name.isdecimal() and int(folder.name) <= done.batch:
-                    remove_tree(folder)
+        path = f"{self._folder}/{DONE}"
+
+        def raised(content: bytes | None) -> bytes | None:
+            if content is not None and staged.done_from_bytes(content, self._place.where(path)).batch >= done.batch:
+                return None
+            return staged.done_to_bytes(done)
+
+        with failing("mark a completed batch of", self._place.where(self._folder)):
+            self._place.update(path, raised)
+            for name, _ in self._place.entries(self._folder):
+                if name.isdecimal() and int(name) <= done.batch:
+                    self._place.remove_tree(f"{self._folder}/{name}")
 
     def remove(self) -> None:
         """Delete the folder of a sink that will never run again."""
-        with failing("clear", self._folder):
-            remove_tree(self._folder)
-
-
-def remove_tree(folder: Path) -> None:
-    """Delete a folder, even while other processes delete it or add their last files."""
-    for _ in range(REMOVALS_MAX):
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(folder)
-        if not folder.exists():
-            return
-    shutil.rmtree(folder)
+        with failing("clear", self._place.where(self._folder)):
+            self._place.remove_tree(self._folder)
 
 
 def _missing(place: Place, topic: TopicName) -> SeaweedMQError:
     """Return the error of a topic without a folder; a storage without any topics is not mounted."""
-    if not place.path(paths.TOPICS).is_dir():
+    if not place.has(paths.TOPICS):
         return StorageFailed(
             f"storage {place} holds no topics, so it is not mounted or is another folder: mount it, then retry"
         )

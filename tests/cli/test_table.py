@@ -13,7 +13,7 @@ import pytest
 
 from seaweedmq.codec.paths import table_dir
 from seaweedmq.model.files import FileKind
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.tables.delta.updater import reconcile
 from tests.cli.test_usage import Here
 from tests.cli.test_usage import here as here
@@ -79,7 +79,7 @@ def test_spark_needs_a_line(here: Here, orders: TopicFiles, monkeypatch: pytest.
 
 def test_without_pyspark_the_remedy_is_named_and_the_history_is_shown(orders: TopicFiles, tmp_path: Path) -> None:
     orders.table(0, 20)
-    reconcile(Place(orders.root), orders.topic)
+    reconcile(DirectoryPlace(orders.root), orders.topic)
     (tmp_path / "sitecustomize.py").write_text(WITHOUT_SPARK)
     storage = ("--storage", str(orders.root))
     path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
@@ -132,7 +132,7 @@ def test_tables_are_compacted_and_verified_and_a_difference_ends_with_status_1(o
 def test_a_damaged_delta_log_is_named_and_made_again_from_tables(orders: TopicFiles, run_several: SeveralRun) -> None:
     for n in range(0, 80, 20):
         orders.table(n, n + 20)
-        reconcile(Place(orders.root), orders.topic)
+        reconcile(DirectoryPlace(orders.root), orders.topic)
     folder = orders.root / table_dir(orders.name)
     (folder / "_delta_log" / f"{1:020d}.json").write_bytes(b"{not what was written")
     strange = {"notes.parquet": b"mine", ".tmp-9-9": b"PAR1 half", "part-00000.snappy.parquet": b"PAR1"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.tables.delta.updater import reconcile
 from tests.support.topic_files import TopicFiles
 
@@ -25,7 +25,7 @@ def test_an_export_tells_what_it_registered_to_people_and_to_programs(tmp_path: 
     orders = TopicFiles(tmp_path)
     orders.table(0, 40)
     orders.table(40, 60)
-    reconcile(Place(tmp_path), orders.topic)
+    reconcile(DirectoryPlace(tmp_path), orders.topic)
     assert "registered 2 files of shop/orders" in exported(tmp_path, "table")
     again = json.loads(exported(tmp_path, "json"))
     assert (again["topic"], again["added"], again["removed"], again["files"]) == ("shop/orders", 0, 0, 2)

@@ -10,8 +10,8 @@ from seaweedmq.codec.paths import KEPT
 from seaweedmq.core.files.compaction import AUTO_TABLES_MIN
 from seaweedmq.model.topic import TopicName
 from seaweedmq.model.topic_settings import AUTO_COMPACT
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.jobs.verifying import verify_topic
-from seaweedmq.storage.place import Place
 from tests.faults.machines.cluster import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
@@ -57,6 +57,6 @@ async def test_the_number_of_tables_stays_bounded_and_readers_miss_nothing(clust
             await asyncio.sleep(0.05)
         following.cancel()
         await asyncio.wait({following})
-    verified = await asyncio.to_thread(verify_topic, Place(storage), TopicName.parse(TOPIC))
+    verified = await asyncio.to_thread(verify_topic, DirectoryPlace(storage), TopicName.parse(TOPIC))
     assert verified.is_sound, verified.differences
     assert verified.records > 0

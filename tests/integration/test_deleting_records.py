@@ -6,7 +6,7 @@ import pytest
 
 from seaweedmq import aio
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.snapshot import read_snapshot
 from tests.faults.machines.cluster import Cluster
 from tests.support.kafka_wire import partition_of
@@ -37,7 +37,7 @@ async def read(client: aio.Client) -> dict[int, list[int]]:
 
 def begins(cluster: Cluster) -> dict[int, int]:
     """Return the lowest offset of each partition, as a reader of the files finds it."""
-    found = read_snapshot(Place(cluster.directory / "storage"), TopicName.parse(TOPIC))
+    found = read_snapshot(DirectoryPlace(cluster.directory / "storage"), TopicName.parse(TOPIC))
     pieces = [(segment.slots.lo, piece) for segment in found.segments for piece in found.plan(segment.id)]
     return {number: min(piece.start_offset for n, piece in pieces if n == number) for number, _ in pieces}
 

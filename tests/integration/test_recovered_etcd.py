@@ -22,8 +22,8 @@ from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.id_ranges import NO_IDS
 from seaweedmq.model.kafka.codes import Code
 from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.jobs.compacting import compact_topic
-from seaweedmq.storage.place import Place
 from tests.faults.episode import stage
 from tests.faults.machines.cluster import ROOT, Cluster
 from tests.integration.kafka.raw import Brokers, commit_fields
@@ -139,7 +139,9 @@ async def table_of_columns(users: Users) -> None:
     await until_documented(users, COLUMNS)
     async with asyncio.timeout(PATIENCE_S):
         while True:
-            done = await asyncio.to_thread(compact_topic, Place(users.cluster.storage), TopicName.parse(COLUMNS))
+            done = await asyncio.to_thread(
+                compact_topic, DirectoryPlace(users.cluster.storage), TopicName.parse(COLUMNS)
+            )
             if done.merged:
                 return
             await asyncio.sleep(WITHIN_S)  # a broker is about to publish the last one

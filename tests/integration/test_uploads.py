@@ -21,7 +21,7 @@ from seaweedmq.model.messages.blobs import PART_BYTES_MAX
 from seaweedmq.model.reference import PayloadReference
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.blobs import read_blob
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from tests.support.commands import Cluster, running_cluster
 
 pytestmark = pytest.mark.integration
@@ -54,8 +54,8 @@ def topic(client: seaweedmq.Client, request: pytest.FixtureRequest) -> Iterator[
     client.admin.delete_topic(name)
 
 
-def place_of(folder: Path) -> Place:
-    return Place(folder / "data/storage")
+def place_of(folder: Path) -> DirectoryPlace:
+    return DirectoryPlace(folder / "data/storage")
 
 
 def records(client: seaweedmq.Client, topic: str) -> list[tuple[bytes | None, bytes | PayloadReference]]:
@@ -179,7 +179,7 @@ def test_a_file_that_changes_is_one_error_and_stops_nothing(folder: Path, client
 
 
 def test_a_topic_with_a_schema_takes_no_payloads(folder: Path, client: seaweedmq.Client, topic: str) -> None:
-    import pyarrow as pa  # noqa: PLC0415 - of this test alone
+    import pyarrow as pa
 
     with client.publisher(topic) as publisher:
         publisher.send_table(pa.table({"a": [1]})).result(TIMEOUT_S)

@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from seaweedmq.errors import InvalidArgument, Unsupported
 from seaweedmq.model.broker import BrokerLoad
 from seaweedmq.model.messages import groups as g
+from seaweedmq.model.messages.blobs import BlobData, BlobRange, UploadReply, UploadRequest
 from seaweedmq.model.messages.calls import CreateTopic
 from seaweedmq.model.messages.publish import PublishOpen
 from seaweedmq.model.messages.replication import ReplicateHeld, ReplicateRequest
-from seaweedmq.model.messages.blobs import BlobData, BlobRange, UploadReply, UploadRequest
 from seaweedmq.model.messages.subscribe import Start, StartKind, SubscribeCredit
 from seaweedmq.model.topic import TopicName, TopicSpec
 from seaweedmq.rpc.messages import blobs, cluster, data, groups

@@ -34,7 +34,7 @@ from seaweedmq.spark.write.sink import StreamSink
 from seaweedmq.spark.write.sink_columns import plan_columns
 from seaweedmq.spark.write.sink_options import SinkOptions
 from seaweedmq.spark.write.sink_plan import SinkPlan, open_ranges
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.scan.columns import columns_of
 from seaweedmq.storage.staging import StagedSink
 from seaweedmq.storage.watch import TopicState
@@ -246,7 +246,7 @@ class World:
         if not done:
             return 0
         offset = json.loads(self.checkpoint.offsets[done - 1])
-        place = frontier_of(offset, Watch(self.source).poll().topic, Place(self.root))
+        place = frontier_of(offset, Watch(self.source).poll().topic, DirectoryPlace(self.root))
         return read_up_to(self.source, place, segment)
 
     @asynccontextmanager
@@ -350,7 +350,9 @@ class Driver:
         if world.limit is not None:
             given["maxRecordsPerTrigger"] = str(world.limit)
         topic = Watch(world.source).poll().topic
-        reader = SeaweedMQStreamReader(Place(world.root), parse_stream_options(given), topic, columns_of(topic))
+        reader = SeaweedMQStreamReader(
+            DirectoryPlace(world.root), parse_stream_options(given), topic, columns_of(topic)
+        )
         for part, of_the_model in (("_watch", Watch(world.source)), ("_brokers", Brokers(world))):
             setattr(reader, part, of_the_model)
         return reader
@@ -358,7 +360,7 @@ class Driver:
     def _new_sink(self) -> StreamSink:
         described = self.world.cluster.describe(COPY)
         plan = SinkPlan(
-            place=Place(self.world.root),
+            place=DirectoryPlace(self.world.root),
             topic=COPY,
             topic_uid=described.topic.uid,
             ring=described.topic.ring,
@@ -396,6 +398,6 @@ def run(seed: int, root: Path) -> World:
         loop = runner.get_loop()
         assert isinstance(loop, SimLoop)
         assert not loop.failures()
-        done = StagedSink(Place(root), COPY, f"q-{QUERY}").done()
+        done = StagedSink(DirectoryPlace(root), COPY, f"q-{QUERY}").done()
         assert done is None or done.batch < world.checkpoint.commits
     return world

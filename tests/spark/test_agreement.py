@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import seaweedmq.spark
 from seaweedmq.codec.paths import table_dir
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.tables import compact
 from seaweedmq.storage.tables.delta.updater import DeltaLogs
 from tests.support import open_tables
@@ -119,7 +119,7 @@ def test_six_readers_agree_before_in_the_middle_of_and_after_a_compaction(
     spark: SparkSession, files: TypedFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs = DeltaLogs()
-    logs.reconcile(Place(files.root), files.topic)
+    logs.reconcile(DirectoryPlace(files.root), files.topic)
     numbers = [n for n in files.content["number"].to_pylist() if n is not None]
     whole = summary(glob_pyarrow(spark, files))
     assert whole[:2] == (SEGMENTS * COUNT, SEGMENTS * sum(numbers))
@@ -130,14 +130,14 @@ def test_six_readers_agree_before_in_the_middle_of_and_after_a_compaction(
         # The merged table is published, and the names that it replaces still exist.
         patch.setattr(compact, "_unlink", killed)
         with pytest.raises(KilledError):
-            compact.compact_tables(Place(files.root), files.topic, files.files(1))
+            compact.compact_tables(DirectoryPlace(files.root), files.topic, files.files(1))
     assert sorted((f.base_offset, f.end_offset) for f in files.files(1)) == [(0, 1_000), (0, COUNT), (1_000, COUNT)]
     assert found_by(SIX, spark, files) == dict.fromkeys(SIX, whole)
     assert {found[0] for found in found_by(OF_PLAIN_GLOBS, spark, files).values()} == {(SEGMENTS + 1) * COUNT}
-    assert logs.reconcile(Place(files.root), files.topic) == 1  # the log lists the merged table now
+    assert logs.reconcile(DirectoryPlace(files.root), files.topic) == 1  # the log lists the merged table now
     assert found_by(OF_LOG, spark, files) == dict.fromkeys(OF_LOG, whole)
 
-    removed, problems = compact.remove_superseded(Place(files.root), files.topic, 1)
+    removed, problems = compact.remove_superseded(DirectoryPlace(files.root), files.topic, 1)
     assert (len(removed), problems) == (2, [])
-    assert logs.reconcile(Place(files.root), files.topic) is None
+    assert logs.reconcile(DirectoryPlace(files.root), files.topic) is None
     assert found_by(everybody, spark, files) == dict.fromkeys(everybody, whole)

@@ -29,10 +29,10 @@ from hypothesis import settings
 import seaweedmq
 from seaweedmq.errors import StaleMetadata
 from seaweedmq.model.topic import TopicName
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.file_io import TEMPORARY_PREFIX
 from seaweedmq.storage.jobs.compacting import compact_topic
 from seaweedmq.storage.jobs.verifying import verify_topic
-from seaweedmq.storage.place import Place
 from seaweedmq.storage.staging import DONE, MANIFEST, StagedSink
 from tests.support.commands import Cluster, running_cluster
 
@@ -219,7 +219,7 @@ class Copying:
         return (self._storage / "topics" / COPY / ".staged").glob(pattern)
 
     def _published(self) -> int:
-        done = StagedSink(Place(self._storage), TopicName.parse(COPY), self._sink_folder.name).done()
+        done = StagedSink(DirectoryPlace(self._storage), TopicName.parse(COPY), self._sink_folder.name).done()
         return -1 if done is None else done.batch
 
     def _newest(self, kind: str) -> int:
@@ -273,7 +273,7 @@ class Changes:
         """Merges become due within seconds, since logs are rolled all the time."""
         end = time.monotonic() + WAIT_S
         while True:
-            found = compact_topic(Place(self._storage), TopicName.parse(topic))
+            found = compact_topic(DirectoryPlace(self._storage), TopicName.parse(topic))
             assert not found.problems, found.problems
             self.merged_tables += found.merged
             if found.made:
@@ -357,4 +357,4 @@ def test_a_copy_is_whole_and_in_order_whatever_happens_to_driver_brokers_and_top
         assert {key: [n for n, _ in found] for key, found in source.items()} == traffic.expected()
         assert (everything(client, COPY), copying.left_over()) == (source, [])
         assert changes.merged_tables > 0
-        assert verify_topic(Place(storage), TopicName.parse(SOURCE)).is_sound
+        assert verify_topic(DirectoryPlace(storage), TopicName.parse(SOURCE)).is_sound

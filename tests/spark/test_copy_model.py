@@ -17,7 +17,7 @@ from seaweedmq.model.description import OPEN
 from seaweedmq.model.staged import CompletedBatch, Manifest
 from seaweedmq.spark.streams.stream import SeaweedMQStreamReader
 from seaweedmq.spark.write import sink_publish
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.staging import DONE, MANIFEST, StagedBatch, StagedSink
 from tests.client.publish.troubles import stored
 from tests.core.lineage.stream_model import Broken, enter_early, uncommitted_ends
@@ -63,7 +63,7 @@ def replace_the_manifest(patch: pytest.MonkeyPatch) -> None:
     """A repeated batch is the one that was staged last."""
 
     def put(batch: StagedBatch, manifest: Manifest) -> Manifest:
-        (batch.folder / MANIFEST).write_bytes(manifest_to_bytes(manifest))
+        (Path(batch.where) / MANIFEST).write_bytes(manifest_to_bytes(manifest))
         return manifest
 
     patch.setattr(StagedBatch, "manifest", lambda batch: None)
@@ -100,7 +100,7 @@ def take_a_manifest_for_done(patch: pytest.MonkeyPatch) -> None:
     publish = sink_publish.publish_staged
 
     async def published(options: Any, sink: str, number: int, *args: Any) -> int:
-        if StagedSink(Place(Path(options.storage)), options.topic, sink).batch(number).manifest() is not None:
+        if StagedSink(DirectoryPlace(Path(options.storage)), options.topic, sink).batch(number).manifest() is not None:
             return 0
         return await publish(options, sink, number, *args)
 
@@ -112,7 +112,7 @@ def mark_before_publishing(patch: pytest.MonkeyPatch) -> None:
     publish = sink_publish._publish  # noqa: SLF001
 
     async def published(cluster: Any, topic: Any, manifest: Manifest, batch: StagedBatch, search: Any) -> None:
-        (batch.folder.parent / DONE).write_bytes(done_to_bytes(CompletedBatch(batch=manifest.batch, ranges=())))
+        (Path(batch.where).parent / DONE).write_bytes(done_to_bytes(CompletedBatch(batch=manifest.batch, ranges=())))
         await publish(cluster, topic, manifest, batch, search)
 
     patch.setattr(sink_publish, "_publish", published)

@@ -17,9 +17,9 @@ from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.errors import DataLoss
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Topic
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.jobs.rebuilding import rebuild_topic
 from seaweedmq.storage.jobs.verifying import verify_topic
-from seaweedmq.storage.place import Place
 from seaweedmq.storage.plan.scan_ranges import plan_ranges
 from seaweedmq.storage.plan.window import ReadWindow
 from seaweedmq.storage.read import reader
@@ -107,7 +107,7 @@ def lay_out(root: Path, plan: Plan) -> Layout:
     files.seal(0, end)
     topic = replace(files.topic, low_watermarks=(low,), retention_s=1e6 if plan.retention else None)
     (root / document_path(topic.name, TOPIC_DOCUMENT)).write_bytes(topic_document(topic))
-    record_removed(Place(root), topic.name, topic.uid, {0: removed})
+    record_removed(DirectoryPlace(root), topic.name, topic.uid, {0: removed})
     needed = max(low, removed)
     if plan.retention:  # it explains missing files at the start only
         needed = max(needed, min(left, default=end))
@@ -131,20 +131,20 @@ def test_every_reader_of_files_names_the_same_lost_records_and_gives_all_others(
         spark_reads(layout)
         found = [
             GAP.match(difference.what)
-            for difference in verify_topic(Place(layout.files.root), layout.topic.name).differences
+            for difference in verify_topic(DirectoryPlace(layout.files.root), layout.topic.name).differences
         ]
         assert [(int(gap[1]), int(gap[2])) for gap in found if gap] == layout.gaps
         assert all(found), "there is no other damage"
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(reader, "RELIST_DELAY_S", 0.0)
             asyncio.run(brokers_read(layout))
-        rebuild_topic(Place(layout.files.root), layout.topic.name)
+        rebuild_topic(DirectoryPlace(layout.files.root), layout.topic.name)
         spark_reads(layout)
 
 
 def spark_reads(layout: Layout) -> None:
     root, topic = layout.files.root, layout.topic
-    snapshot = read_snapshot(Place(root), topic.name)
+    snapshot = read_snapshot(DirectoryPlace(root), topic.name)
     scan = scan_of(root, topic, ["offset"])
 
     def offsets(*, fail: bool) -> list[int]:

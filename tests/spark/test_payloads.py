@@ -12,7 +12,7 @@ from seaweedmq.codec.references import column_of
 from seaweedmq.errors import InvalidArgument, PayloadLost
 from seaweedmq.spark import payloads
 from seaweedmq.spark.spark_errors import SPARK_ERRORS, explain
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from tests.support.referenced_files import ReferencedFiles, payload_of
 from tests.support.topic_files import TopicFiles
 
@@ -98,7 +98,10 @@ def test_arrays_of_payloads_are_bounded(films: ReferencedFiles, monkeypatch: pyt
     references = [films.reference(n) if n in REFERRING else None for n in range(50)]
     arrays = list(
         payloads.fetched(
-            Place(films.root), films.name, films.uid, iter([column_of(references[:20]), column_of(references[20:])])
+            DirectoryPlace(films.root),
+            films.name,
+            films.uid,
+            iter([column_of(references[:20]), column_of(references[20:])]),
         )
     )
     assert [sum(len(v) for v in array.to_pylist() if v) for array in arrays] == [
@@ -108,7 +111,7 @@ def test_arrays_of_payloads_are_bounded(films: ReferencedFiles, monkeypatch: pyt
     found = [value for array in arrays for value in array.to_pylist()]
     assert found == [payload_of(n) if n in REFERRING else None for n in range(50)]
     monkeypatch.setattr(payloads, "BATCH_BYTES", 1)
-    arrays = list(payloads.fetched(Place(films.root), films.name, films.uid, iter([column_of(references)])))
+    arrays = list(payloads.fetched(DirectoryPlace(films.root), films.name, films.uid, iter([column_of(references)])))
     assert max(sum(len(v) for v in array.to_pylist() if v) for array in arrays) == len(payload_of(42))
     assert [value for array in arrays for value in array.to_pylist()] == found
 

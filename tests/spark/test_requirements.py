@@ -14,7 +14,7 @@ from seaweedmq.spark.native_types import foreign_part
 from seaweedmq.spark.options import parse_options
 from seaweedmq.spark.requirements import check_java, check_pyspark
 from seaweedmq.spark.topic_access import chosen_columns
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.snapshot import read_snapshot
 from tests.support.topic_files import TopicFiles
 
@@ -34,7 +34,7 @@ def test_a_topic_of_types_that_spark_reads_otherwise_is_left_to_the_source(tmp_p
     assert foreign_part(kind) is not None
     files = TopicFiles(tmp_path, schema=pa.schema([("id", pa.int64()), ("odd", kind)]))
     options = parse_options({"storage": str(tmp_path), "topic": "shop/orders"})
-    snapshot = read_snapshot(Place(files.root), files.name)
+    snapshot = read_snapshot(DirectoryPlace(files.root), files.name)
     why = why_not_native(options, chosen_columns(snapshot.topic, options.shown))
     assert why is not None
     assert "of column 'odd' differently, or not at all" in why

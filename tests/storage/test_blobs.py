@@ -9,7 +9,7 @@ from seaweedmq.codec import paths
 from seaweedmq.errors import Closed, InvalidArgument, NotFound
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage import blobs
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 
 TOPIC, UID = TopicName("shop", "films"), 7
 DAY, NEXT_DAY = "2020-01-01", "2020-01-02"
@@ -20,11 +20,11 @@ NAME = paths.blob_name(TOPIC, UID, DAY, ID)
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def place(tmp_path: Path) -> DirectoryPlace:
+    return DirectoryPlace(tmp_path)
 
 
-def put(place: Place, *parts: bytes, name: paths.BlobName = NAME) -> None:
+def put(place: DirectoryPlace, *parts: bytes, name: paths.BlobName = NAME) -> None:
     folder = place.make_folder(name.staged)
     for number, content in enumerate(parts):
         writer = blobs.PartWriter(place, folder, number)
@@ -34,7 +34,7 @@ def put(place: Place, *parts: bytes, name: paths.BlobName = NAME) -> None:
 
 
 @pytest.mark.parametrize("parts", [(b"",), (b"one",), (b"four", b"four", b"3")])
-def test_a_payload_is_read_as_one(place: Place, parts: tuple[bytes, ...]) -> None:
+def test_a_payload_is_read_as_one(place: DirectoryPlace, parts: tuple[bytes, ...]) -> None:
     whole = b"".join(parts)
     put(place, *parts)
     blobs.complete_blob(place, NAME, len(parts), len(whole))
@@ -45,7 +45,7 @@ def test_a_payload_is_read_as_one(place: Place, parts: tuple[bytes, ...]) -> Non
             assert blobs.read_blob(place, NAME, position, length) == whole[position : position + length]
 
 
-def test_it_counts_only_when_it_is_complete(place: Place) -> None:
+def test_it_counts_only_when_it_is_complete(place: DirectoryPlace) -> None:
     put(place, b"four", b"four")
     with pytest.raises(NotFound, match=r"is missing in .* never completely uploaded"):
         blobs.read_blob(place, NAME, 0, 1)
@@ -64,7 +64,7 @@ def test_it_counts_only_when_it_is_complete(place: Place) -> None:
     assert blobs.find_blob(place, TOPIC, UID, ID, (NEXT_DAY,)) is None
 
 
-def test_a_part_that_was_not_kept_is_not_there(place: Place) -> None:
+def test_a_part_that_was_not_kept_is_not_there(place: DirectoryPlace) -> None:
     put(place, b"four")
     writer = blobs.PartWriter(place, place.path(NAME.staged), 1)
     writer.append(b"four")
@@ -85,19 +85,21 @@ def test_a_part_that_was_not_kept_is_not_there(place: Place) -> None:
         ((b"4",), 2, "not 2"),
     ],
 )
-def test_parts_that_make_no_payload_are_rejected(place: Place, parts: tuple[bytes, ...], size: int, why: str) -> None:
+def test_parts_that_make_no_payload_are_rejected(
+    place: DirectoryPlace, parts: tuple[bytes, ...], size: int, why: str
+) -> None:
     put(place, *parts)
     with pytest.raises(InvalidArgument, match=why):
         blobs.complete_blob(place, NAME, len(parts), size)
 
 
-def test_parts_of_a_longer_attempt_are_dropped(place: Place) -> None:
+def test_parts_of_a_longer_attempt_are_dropped(place: DirectoryPlace) -> None:
     put(place, b"four", b"four", b"four")
     blobs.complete_blob(place, NAME, 2, 8)
     assert blobs.read_blob(place, NAME, 0, 99) == b"fourfour"
 
 
-def test_the_sweep_deletes_only_what_is_old_and_not_named(place: Place) -> None:
+def test_the_sweep_deletes_only_what_is_old_and_not_named(place: DirectoryPlace) -> None:
     named, old, young = (paths.blob_name(TOPIC, UID, DAY, digit * 32) for digit in "abc")
     for name in (named, old, young):
         put(place, b"x", name=name)
@@ -110,7 +112,7 @@ def test_the_sweep_deletes_only_what_is_old_and_not_named(place: Place) -> None:
     assert not place.path(NAME.staged).exists()
 
 
-def test_the_sweep_spares_days_that_uploads_may_continue(place: Place) -> None:
+def test_the_sweep_spares_days_that_uploads_may_continue(place: DirectoryPlace) -> None:
     young = paths.blob_name(TOPIC, UID, "2020-09-14", "d" * 32)
     put(place, b"x", name=young)
     blobs.complete_blob(place, young, 1, 1)
@@ -119,7 +121,7 @@ def test_the_sweep_spares_days_that_uploads_may_continue(place: Place) -> None:
     assert blobs.delete_old_blobs(place, TOPIC, UID, BEFORE_US + 86_400 * 1_000_000, lambda _: False) == [young]
 
 
-def test_completion_makes_a_payload_young_again(place: Place) -> None:
+def test_completion_makes_a_payload_young_again(place: DirectoryPlace) -> None:
     put(place, b"x")
     os.utime(place.path(f"{NAME.staged}/00000"), (1_000, 1_000))
     blobs.complete_blob(place, NAME, 1, 1)

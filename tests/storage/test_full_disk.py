@@ -13,12 +13,12 @@ from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.errors import StorageFailed
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.staged import BatchProgress, CompletedBatch, Manifest
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.jobs.compacting import compact_topic
-from seaweedmq.storage.place import Place
 from seaweedmq.storage.staged_sweep import sweep
 from seaweedmq.storage.staging import StagedSink
 from seaweedmq.storage.store.files import FileSegmentStore
-from seaweedmq.storage.tables.delta.log_folder import LogFolder
+from seaweedmq.storage.tables.delta.directory_log import DirectoryLog
 from seaweedmq.storage.tables.files import DirectoryTarget, convert_files
 from tests.support.full_disk import full_disk, tree
 from tests.support.segments import NAME, logs_of, make_frame, make_preamble, make_topic, tables_of, write_log
@@ -65,7 +65,7 @@ async def test_a_write_that_fails_leaves_nothing_and_is_repeated(
 ) -> None:
     store = FileSegmentStore(tmp_path)
     await write_log(store, 0, [make_frame(base, 100, size=300) for base in range(0, 1_000, 100)])
-    with StagedSink(Place(tmp_path), NAME, SINK).batch(0).staging("first"):
+    with StagedSink(DirectoryPlace(tmp_path), NAME, SINK).batch(0).staging("first"):
         pass
     (tmp_path / table_dir(NAME)).mkdir()
     before = tree(tmp_path)
@@ -85,21 +85,21 @@ def test_a_merge_that_fails_leaves_nothing_and_is_repeated(tmp_path: Path, room_
         orders.table(base, base + 200)
     before = tree(orders.root)
     with full_disk(room_bytes):
-        assert compact_topic(Place(orders.root), orders.name).problems
+        assert compact_topic(DirectoryPlace(orders.root), orders.name).problems
     assert tree(orders.root) == before
-    assert not compact_topic(Place(orders.root), orders.name).problems
+    assert not compact_topic(DirectoryPlace(orders.root), orders.name).problems
 
 
 async def test_a_table_whose_fsync_fails_leaves_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = FileSegmentStore(tmp_path)
     await write_log(store, 0, [make_frame(0, 10)])
     with monkeypatch.context() as full:
-        full.setattr(Place, "publish", _full)
+        full.setattr(DirectoryPlace, "publish", _full)
         with pytest.raises(StorageFailed, match="free space"):
-            convert_files(Place(tmp_path), make_topic(), await logs_of(store), None, 5_000)
+            convert_files(DirectoryPlace(tmp_path), make_topic(), await logs_of(store), None, 5_000)
     folder = tmp_path / table_dir(NAME)
     assert tree(folder) == {}, "a retained link alone would hold the space"
-    convert_files(Place(tmp_path), make_topic(), await logs_of(store), None, 5_000)
+    convert_files(DirectoryPlace(tmp_path), make_topic(), await logs_of(store), None, 5_000)
     assert len(await tables_of(store)) == 1
     await store.close()
 
@@ -111,7 +111,7 @@ def test_where_files_have_one_name_half_a_commit_goes(tmp_path: Path, monkeypatc
     monkeypatch.setattr(os, "link", no_links)
     (tmp_path / "log").mkdir()
     data = b"x" * 100
-    with LogFolder.opened(tmp_path / "log") as folder:
+    with DirectoryLog.opened(tmp_path / "log") as folder:
         with full_disk(100):
             monkeypatch.setattr(os, "fsync", _full_after_two(os.fsync))
             with pytest.raises(OSError, match="No space"):
@@ -122,7 +122,7 @@ def test_where_files_have_one_name_half_a_commit_goes(tmp_path: Path, monkeypatc
 
 def test_what_could_not_be_flushed_is_discarded(tmp_path: Path) -> None:
     (tmp_path / table_dir(NAME)).mkdir(parents=True)
-    target = DirectoryTarget(Place(tmp_path), NAME, 0)
+    target = DirectoryTarget(DirectoryPlace(tmp_path), NAME, 0)
     sink = target.create()
     with full_disk(0):
         sink.write(b"waits in a buffer")
@@ -145,14 +145,14 @@ async def test_clocks_are_read_and_names_swept_without_room(tmp_path: Path, monk
     store = FileSegmentStore(tmp_path)
     await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
     await write_log(store, 0, [make_frame(0, 10)])
-    convert_files(Place(tmp_path), make_topic(), await logs_of(store), None, 5_000)
+    convert_files(DirectoryPlace(tmp_path), make_topic(), await logs_of(store), None, 5_000)
     monkeypatch.setattr(Path, "touch", _full)
     before_us = time.time_ns() // 1_000
     assert before_us - 1_000_000 < await store.now_us() < before_us + 60_000_000
     await store.delete(await tables_of(store))
     await store.sweep(NAME, 7, kept_s=0)
     assert not [path for path in tree(tmp_path) if path.endswith(".parquet")]
-    sweep(Place(tmp_path), NAME)
+    sweep(DirectoryPlace(tmp_path), NAME)
     await store.close()
 
 

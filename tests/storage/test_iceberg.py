@@ -17,8 +17,8 @@ from seaweedmq.codec.tables.iceberg_schema import iceberg_columns
 from seaweedmq.errors import AlreadyExists, DataLoss, InvalidArgument, NotFound, Unavailable, Unsupported
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage import iceberg
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.iceberg import Exported, export_iceberg
-from seaweedmq.storage.place import Place
 from seaweedmq.storage.tables.delta.updater import reconcile
 from tests.support.open_tables import COLUMNS, by_polars, by_seaweedmq, content, folder_of, merge, unlink_within
 from tests.support.topic_files import TopicFiles
@@ -39,7 +39,7 @@ def orders(tmp_path: Path) -> TopicFiles:
 
 
 def export(files: TopicFiles) -> Exported:
-    return export_iceberg(Place(files.root), files.name, f"sqlite:///{files.root / 'catalog.db'}")
+    return export_iceberg(DirectoryPlace(files.root), files.name, f"sqlite:///{files.root / 'catalog.db'}")
 
 
 def opened(files: TopicFiles) -> Table:
@@ -102,7 +102,9 @@ def test_lost_records_are_errors_with_offsets_or_skipped(orders: TopicFiles, cap
     (orders.root / lost.path).unlink()
     with pytest.raises(DataLoss, match=r"shop/orders#0: records of offsets \[10, 20\) are missing"):
         export(orders)
-    done = export_iceberg(Place(orders.root), orders.name, f"sqlite:///{orders.root}/catalog.db", skip_missing=True)
+    done = export_iceberg(
+        DirectoryPlace(orders.root), orders.name, f"sqlite:///{orders.root}/catalog.db", skip_missing=True
+    )
     assert done.files == 2
     assert "offsets [10, 20) are missing" in caplog.text
 
@@ -192,11 +194,11 @@ def test_a_topic_that_gets_a_schema_gets_its_columns(tmp_path: Path) -> None:
 def test_what_is_in_the_way_is_named(orders: TopicFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     orders.table(0, 10)
     with pytest.raises(NotFound, match="no topic shop/returns"):
-        export_iceberg(Place(orders.root), TopicName("shop", "returns"), "sqlite:///x.db")
+        export_iceberg(DirectoryPlace(orders.root), TopicName("shop", "returns"), "sqlite:///x.db")
     with pytest.raises(InvalidArgument, match=r"catalog nowhere cannot be opened .*\.pyiceberg\.yaml"):
-        export_iceberg(Place(orders.root), orders.name, "nowhere")
+        export_iceberg(DirectoryPlace(orders.root), orders.name, "nowhere")
     with pytest.raises(InvalidArgument, match=r"catalog sqlite:////nonexistent/x[.]db cannot be opened"):
-        export_iceberg(Place(orders.root), orders.name, "sqlite:////nonexistent/x.db")
+        export_iceberg(DirectoryPlace(orders.root), orders.name, "sqlite:////nonexistent/x.db")
     export(orders)
     opened(orders).transaction().set_properties({iceberg.UID_KEY: "8"}).commit_transaction()
     with pytest.raises(AlreadyExists, match=r"table shop.orders that is of another topic"):
@@ -219,6 +221,6 @@ def test_an_export_that_another_one_overtook_says_so(orders: TopicFiles, monkeyp
         export(orders)
     monkeypatch.undo()
     export(orders)
-    reconcile(Place(orders.root), orders.topic)
+    reconcile(DirectoryPlace(orders.root), orders.topic)
     rows = opened(orders).scan().to_arrow()
     assert content(rows) == content(by_polars(folder_of(orders)))

@@ -19,8 +19,8 @@ from pyiceberg.catalog import load_catalog
 from seaweedmq.codec.tables.delta_schema import left_out
 from seaweedmq.codec.tables.iceberg_schema import iceberg_columns
 from seaweedmq.errors import Unsupported
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.iceberg import export_iceberg
-from seaweedmq.storage.place import Place
 from seaweedmq.storage.tables.delta.updater import reconcile
 from tests.support.typed_rows import TypedFiles, drawn, plain
 
@@ -108,7 +108,7 @@ def assert_read(
 def test_delta_readers_read_what_was_written_or_it_is_left_out(columns: dict[str, pa.DataType], seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         files = written(Path(folder), columns, seed)
-        reconcile(Place(files.root), files.topic)
+        reconcile(DirectoryPlace(files.root), files.topic)
         table = str(files.root / "topics/shop/orders/table")
         absent = {*left_out(files.content.schema)}
         opened = deltalake.DeltaTable(table)
@@ -137,10 +137,10 @@ def test_pyiceberg_reads_what_was_written_or_it_is_left_or_refused(columns: dict
         catalog = f"sqlite:///{files.root}/iceberg.db"
         if found.unreadable:
             with pytest.raises(Unsupported) as refused:
-                export_iceberg(Place(files.root), files.name, catalog)
+                export_iceberg(DirectoryPlace(files.root), files.name, catalog)
             assert all(name in str(refused.value) for name in found.unreadable)
             return
-        assert {*export_iceberg(Place(files.root), files.name, catalog).left_out} == {*found.left_out}
+        assert {*export_iceberg(DirectoryPlace(files.root), files.name, catalog).left_out} == {*found.left_out}
         opened = load_catalog("seaweedmq", type="sql", uri=catalog, warehouse=(files.root / "iceberg").as_uri())
         read = opened.load_table((files.name.namespace, files.name.name)).scan()
         assert_read(read.to_arrow(), files, {*found.left_out}, as_pyiceberg_reads)

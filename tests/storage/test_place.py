@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 
 from seaweedmq.errors import NotFound
-from seaweedmq.storage.place import Place, segment_file
+from seaweedmq.storage.directory_place import DirectoryPlace, segment_file
 from tests.support.topic_files import TopicFiles
 
 
 def test_a_place_travels_and_names_its_directory(tmp_path: Path) -> None:
-    place = Place.parse(tmp_path.as_uri())
-    assert pickle.loads(pickle.dumps(place)) == place == Place.parse(str(tmp_path))
-    assert (str(place), len({place, Place(tmp_path)})) == (str(tmp_path), 1)
+    place = DirectoryPlace.parse(tmp_path.as_uri())
+    assert pickle.loads(pickle.dumps(place)) == place == DirectoryPlace.parse(str(tmp_path))
+    assert (str(place), len({place, DirectoryPlace(tmp_path)})) == (str(tmp_path), 1)
     assert place.exists()
-    assert not Place(tmp_path / "unmounted").exists()
+    assert not DirectoryPlace(tmp_path / "unmounted").exists()
 
 
 def test_files_are_created_once_replaced_whole_and_deleted(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    place = DirectoryPlace(tmp_path)
     place.make_folder("topics/shop")
     place.create("topics/shop/a.json", b"1")
     with pytest.raises(FileExistsError):
@@ -36,14 +36,14 @@ def test_files_are_created_once_replaced_whole_and_deleted(tmp_path: Path) -> No
 
 def test_folders_are_created_below_the_root_alone(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        Place(tmp_path / "unmounted").make_folder("topics/shop")
+        DirectoryPlace(tmp_path / "unmounted").make_folder("topics/shop")
     with pytest.raises(FileNotFoundError):
-        Place(tmp_path).make_folder("topics/shop", sibling="cluster.json")
+        DirectoryPlace(tmp_path).make_folder("topics/shop", sibling="cluster.json")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_listed_file_opens_until_it_is_deleted(tmp_path: Path) -> None:
-    files, place = TopicFiles(tmp_path), Place(tmp_path)
+    files, place = TopicFiles(tmp_path), DirectoryPlace(tmp_path)
     table = files.table(0, 10, keep_log=True)
     (log,) = place.logs(files.name, 0)
     assert sorted(f.path for f in place.segment_files(files.name, 0)) == sorted((log.path, table.path))

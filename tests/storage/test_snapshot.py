@@ -14,7 +14,7 @@ from seaweedmq.errors import Corrupt, DataLoss, InvalidArgument, NotFound, Unsup
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.snapshot import list_topics, read_snapshot
 from tests.core.files.segment_files import log, table
 from tests.support.segments import NAME, make_segment, make_topic
@@ -152,7 +152,7 @@ def test_read_from_documents_and_names(tmp_path: Path) -> None:
     orders.table(0, 20, segment=0, keep_log=True)
     orders.log(0, 30, segment=1)
     orders.seal(1, 25)
-    snapshot = read_snapshot(Place(tmp_path), orders.name)
+    snapshot = read_snapshot(DirectoryPlace(tmp_path), orders.name)
     assert (snapshot.topic, snapshot.segments) == (orders.topic, tuple(orders.segments.values()))
     assert [(p.start_offset, p.end_offset, p.kind) for p in snapshot.plan(1)] == [(0, 25, FileKind.LOG)]
     assert snapshot.plan(0)[0].kind is FileKind.TABLE
@@ -165,11 +165,11 @@ def test_an_unknown_topic_names_those_that_exist(tmp_path: Path) -> None:
     TopicFiles(tmp_path, name=TopicName("shop", "returns"))
     (tmp_path / "topics/shop/.deleted-old-7-0").mkdir()
     (tmp_path / "topics/shop/.deleted-old-7-0/topic.json").write_bytes(b"{}")
-    assert [str(t) for t in list_topics(Place(tmp_path))] == ["shop/orders", "shop/returns"]
+    assert [str(t) for t in list_topics(DirectoryPlace(tmp_path))] == ["shop/orders", "shop/returns"]
     with pytest.raises(NotFound, match=r"no topic shop/x in .*: it has shop/orders, shop/returns"):
-        read_snapshot(Place(tmp_path), TopicName("shop", "x"))
+        read_snapshot(DirectoryPlace(tmp_path), TopicName("shop", "x"))
     with pytest.raises(InvalidArgument, match="is not a directory"):
-        read_snapshot(Place(tmp_path / "nowhere"), NAME)
+        read_snapshot(DirectoryPlace(tmp_path / "nowhere"), NAME)
 
 
 def test_documents_read_back(tmp_path: Path) -> None:
@@ -198,4 +198,4 @@ def test_a_lineage_that_can_not_be_read(tmp_path: Path, content: bytes, error: t
     orders = TopicFiles(tmp_path)
     (tmp_path / document_path(orders.name, LINEAGE_DOCUMENT)).write_bytes(content)
     with pytest.raises(error):
-        read_snapshot(Place(tmp_path), orders.name)
+        read_snapshot(DirectoryPlace(tmp_path), orders.name)

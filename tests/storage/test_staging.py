@@ -23,10 +23,9 @@ from seaweedmq.model.staged import (
     StagedSegment,
 )
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage import staged_frames, staged_sweep
-from seaweedmq.storage.place import Place
+from seaweedmq.storage import staged_frames
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.snapshot import list_files, read_snapshot
-from seaweedmq.storage.staged_frames import StagedFrames
 from seaweedmq.storage.staged_sweep import sweep
 from seaweedmq.storage.staging import StagedBatch, StagedSink
 from tests.support.topic_files import TopicFiles
@@ -36,9 +35,9 @@ NAME = TopicName("shop", "orders")
 
 def swept_later(root: Path) -> int:
     """Return the folders that a second sweep removed, more than an hour after the first one."""
-    assert sweep(Place(root), NAME) == 0
+    assert sweep(DirectoryPlace(root), NAME) == 0
     aged(3_700 / 86_400, *(root / "topics" / "shop" / "orders" / ".staged").glob(".due-*"))
-    return sweep(Place(root), NAME)
+    return sweep(DirectoryPlace(root), NAME)
 
 
 def staged(batch: StagedBatch, *frames: bytes) -> StagedFile:
@@ -70,7 +69,7 @@ def manifest(*files: StagedFile, batch: int = 3) -> Manifest:
 @pytest.fixture
 def sink(tmp_path: Path) -> StagedSink:
     TopicFiles(tmp_path)
-    return StagedSink(Place(tmp_path), NAME, "q-1")
+    return StagedSink(DirectoryPlace(tmp_path), NAME, "q-1")
 
 
 def test_the_first_manifest_of_a_batch_counts(sink: StagedSink) -> None:
@@ -79,7 +78,7 @@ def test_the_first_manifest_of_a_batch_counts(sink: StagedSink) -> None:
     assert batch.manifest() is None
     assert batch.put_manifest(manifest(one)) == manifest(one)
     assert (batch.put_manifest(manifest(two)), one.record_count) == (manifest(one), 6)
-    frames = StagedFrames(batch.folder, [one])
+    frames = batch.frames([one])
     assert [(f.position, f.header.slot_min) for f in frames.headers()] == [(0, 0), (152, 6)]
     assert [f.header.slot_min for f in frames.headers(7, 8)] == [6]
     assert frames.payload(next(frames.headers())) == b"8 bytes."
@@ -90,13 +89,13 @@ def test_a_task_that_fails_leaves_nothing(sink: StagedSink) -> None:
     batch = sink.batch(0)
     with pytest.raises(ZeroDivisionError), batch.staging("0"):
         raise ZeroDivisionError
-    assert list(batch.folder.iterdir()) == []
+    assert list(Path(batch.where).iterdir()) == []
 
 
 def test_a_topic_that_was_deleted_does_not_come_to_life_by_what_is_staged_for_it(tmp_path: Path) -> None:
     topics = tmp_path / TOPICS
     topics.mkdir()
-    batch = StagedSink(Place(tmp_path), NAME, "q-1").batch(0)
+    batch = StagedSink(DirectoryPlace(tmp_path), NAME, "q-1").batch(0)
     with pytest.raises(NotFound, match="topic shop/orders is no longer in the storage"), batch.staging("0"):
         raise AssertionError("there is no place for it")
     assert list(topics.iterdir()) == []
@@ -121,10 +120,10 @@ def test_a_batch_is_as_old_as_its_manifest_whatever_was_noted_since(sink: Staged
     batch = sink.batch(3)
     batch.put_manifest(manifest(staged(batch)))
     at = int(time.time()) - 700
-    os.utime(batch.folder / "manifest.json", (at, at))
+    os.utime(Path(batch.where) / "manifest.json", (at, at))
     batch.note(BatchProgress(reached={0: SegmentProgress(5, 50)}))
     assert batch.begun_us() == at * US_PER_S
-    os.utime(batch.folder / "manifest.json", (at + 1_000, at + 1_000))
+    os.utime(Path(batch.where) / "manifest.json", (at + 1_000, at + 1_000))
     assert batch.begun_us() == 0, "the clock was set back since: it may be of any age"
 
 
@@ -135,7 +134,7 @@ def test_a_batch_that_is_done_leaves_a_mark_and_nothing_else(sink: StagedSink) -
     done = CompletedBatch(batch=3, ranges=(WHOLE_RING,))
     sink.finish(done)
     assert sink.done() == done
-    assert [path.name for path in sink.batch(3).folder.parent.iterdir()] == ["done.json"]
+    assert [path.name for path in Path(sink.batch(3).where).parent.iterdir()] == ["done.json"]
 
 
 def test_a_driver_that_comes_late_sets_no_mark_back(sink: StagedSink) -> None:
@@ -150,11 +149,11 @@ def test_a_driver_that_comes_late_sets_no_mark_back(sink: StagedSink) -> None:
 def test_damage_of_a_payload_is_not_passed_on(sink: StagedSink) -> None:
     batch = sink.batch(3)
     written = staged(batch, frame(0, 5), frame(6, 9))
-    path = batch.folder / written.name
+    path = Path(batch.where) / written.name
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    frames = StagedFrames(batch.folder, [written])
+    frames = batch.frames([written])
     first, second = frames.headers()
     assert frames.payload(first) == b"8 bytes."
     with pytest.raises(Corrupt, match=r"\.frames is damaged after byte 152: restore it"):
@@ -166,7 +165,7 @@ def test_each_segment_reads_the_headers_of_its_own_frames(sink: StagedSink, monk
     batch = sink.batch(3)
     slots = [frame(slot, slot) for slot in range(4)]
     files = [staged(batch, *slots) for _ in range(staged_frames.OPEN_FILES_MAX + 3)]
-    frames = StagedFrames(batch.folder, files)
+    frames = batch.frames(files)
     assert len(list(frames.headers(0, 1))) == len(files)
     looked: list[bytes] = []
     decode = staged_frames.decode_header
@@ -179,27 +178,27 @@ def test_each_segment_reads_the_headers_of_its_own_frames(sink: StagedSink, monk
 
 def test_a_sink_keeps_to_its_topic_though_another_one_takes_the_name(tmp_path: Path, sink: StagedSink) -> None:
     sink.bind_topic(7)
-    StagedSink(Place(tmp_path), NAME, "q-2").bind_topic(8)
+    StagedSink(DirectoryPlace(tmp_path), NAME, "q-2").bind_topic(8)
     sink.bind_topic(7)
     for _ in range(2):
         with pytest.raises(NotFound, match="shop/orders was deleted and created again since this query began to"):
             sink.bind_topic(8)
-    StagedSink(Place(tmp_path), NAME, "q").bind_topic(8)
+    StagedSink(DirectoryPlace(tmp_path), NAME, "q").bind_topic(8)
 
 
 def test_a_sink_of_a_namespace_that_is_not_there_brings_nothing_to_life(tmp_path: Path) -> None:
     topics = tmp_path / TOPICS
     topics.mkdir()
     with pytest.raises(NotFound, match="topic shop/orders is no longer in the storage"):
-        StagedSink(Place(tmp_path), NAME, "q-1").bind_topic(7)
+        StagedSink(DirectoryPlace(tmp_path), NAME, "q-1").bind_topic(7)
     assert list(topics.iterdir()) == []
 
 
 def test_which_topic_a_sink_keeps_to_is_forgotten_long_after_the_sink_is_gone(tmp_path: Path, sink: StagedSink) -> None:
     with sink.batch(1).staging("0"):
         sink.bind_topic(7)
-    StagedSink(Place(tmp_path), NAME, "q-2").bind_topic(7)
-    StagedSink(Place(tmp_path), NAME, "q-3").bind_topic(7)
+    StagedSink(DirectoryPlace(tmp_path), NAME, "q-2").bind_topic(7)
+    StagedSink(DirectoryPlace(tmp_path), NAME, "q-3").bind_topic(7)
     marks = tmp_path / "topics" / "shop" / ".sinks" / "orders"
     for name, days in (("q-1-7", 31), ("q-2-7", 31), ("q-3-7", 29)):
         aged(days, marks / name)
@@ -213,20 +212,23 @@ def test_damage_is_said_and_where_it_is(sink: StagedSink) -> None:
     written = staged(batch, frame(0, 5))
     batch.put_manifest(manifest(written))
     for name in ("manifest.json", written.name):
-        path = batch.folder / name
+        path = Path(batch.where) / name
         whole = path.read_bytes()
         path.write_bytes(whole[:20])
         with pytest.raises(Corrupt, match=name.replace(".", r"\.")):
-            (batch.manifest(), list(StagedFrames(batch.folder, [written]).headers()))
+            (batch.manifest(), list(batch.frames([written]).headers()))
         path.write_bytes(whole)
-    (batch.folder / written.name).unlink()
+    (Path(batch.where) / written.name).unlink()
     with pytest.raises(Corrupt, match="of the manifest is missing"):
-        list(StagedFrames(batch.folder, [written]).headers())
+        list(batch.frames([written]).headers())
 
 
 def test_what_is_staged_is_no_part_of_the_topic(tmp_path: Path, sink: StagedSink) -> None:
     staged(sink.batch(0))
-    assert (read_snapshot(Place(tmp_path), NAME).files, list_files(Place(tmp_path), NAME, [0])) == ((), ())
+    assert (read_snapshot(DirectoryPlace(tmp_path), NAME).files, list_files(DirectoryPlace(tmp_path), NAME, [0])) == (
+        (),
+        (),
+    )
 
 
 def test_the_dead_are_swept_by_their_age_and_what_is_to_be_finished_stays(tmp_path: Path, sink: StagedSink) -> None:
@@ -234,27 +236,35 @@ def test_the_dead_are_swept_by_their_age_and_what_is_to_be_finished_stays(tmp_pa
     for batch in (begun, given_up, young):
         staged(batch)
     begun.put_manifest(manifest(batch=1))
-    long_ago = StagedSink(Place(tmp_path), NAME, "q-2")
+    long_ago = StagedSink(DirectoryPlace(tmp_path), NAME, "q-2")
     staged(long_ago.batch(0))
     long_ago.finish(CompletedBatch(batch=0, ranges=()))
-    ages = ((begun.folder, 90), (given_up.folder, 2), (young.folder, 0.5), (long_ago.batch(0).folder.parent, 31))
+    ages = (
+        (Path(begun.where), 90),
+        (Path(given_up.where), 2),
+        (Path(young.where), 0.5),
+        (Path(long_ago.batch(0).where).parent, 31),
+    )
     for folder, days in ages:
         aged(days, *folder.iterdir(), folder)
     assert swept_later(tmp_path) == 2
-    assert sorted(path.name for path in begun.folder.parent.iterdir()) == [begun.folder.name, young.folder.name]
-    assert not long_ago.batch(0).folder.parent.exists()
+    assert sorted(path.name for path in Path(begun.where).parent.iterdir()) == [
+        Path(begun.where).name,
+        Path(young.where).name,
+    ]
+    assert not Path(long_ago.batch(0).where).parent.exists()
 
 
 def test_what_a_killed_writer_left_goes_after_a_day_and_keeps_no_sink(tmp_path: Path, sink: StagedSink) -> None:
     staged(sink.batch(0))
     sink.finish(CompletedBatch(batch=0, ranges=()))
-    folder = sink.batch(0).folder.parent
+    folder = Path(sink.batch(0).where).parent
     topic = folder.parent.parent
     for where in (folder, topic):
         (where / ".tmp-1-a-1").touch()
         (where / ".tmp-1-a-2").touch()
         aged(2, where / ".tmp-1-a-1")
-    sweep(Place(tmp_path), NAME)
+    sweep(DirectoryPlace(tmp_path), NAME)
     assert sorted(path.name for path in folder.iterdir()) == [".tmp-1-a-2", "done.json"]
     assert sorted(path.name for path in topic.glob(".tmp-*")) == [".tmp-1-a-2"]
     aged(31, *folder.iterdir(), folder)
@@ -265,9 +275,9 @@ def test_what_a_killed_writer_left_goes_after_a_day_and_keeps_no_sink(tmp_path: 
 def test_a_clock_ahead_sweeps_nothing(tmp_path: Path, sink: StagedSink, monkeypatch: pytest.MonkeyPatch) -> None:
     staged(sink.batch(0))
     sink.bind_topic(7)
-    StagedSink(Place(tmp_path), NAME, "q-2").bind_topic(7)
+    StagedSink(DirectoryPlace(tmp_path), NAME, "q-2").bind_topic(7)
     clock_s = time.time()
-    monkeypatch.setattr(staged_sweep, "clock_s", lambda _: clock_s)
+    monkeypatch.setattr(DirectoryPlace, "clock_s", lambda _place, _folder: clock_s)
     touch = Path.touch
 
     def touch_by_the_clock(path: Path, **options: Any) -> None:
@@ -279,9 +289,9 @@ def test_a_clock_ahead_sweeps_nothing(tmp_path: Path, sink: StagedSink, monkeypa
     def sweep_at(days: float, minutes: float = 0.0) -> int:
         nonlocal clock_s
         clock_s = time.time() + days * 86_400 + minutes * 60
-        return sweep(Place(tmp_path), NAME)
+        return sweep(DirectoryPlace(tmp_path), NAME)
 
-    top = sink.batch(0).folder.parent.parent
+    top = Path(sink.batch(0).where).parent.parent
     assert [sweep_at(40, minute) for minute in (0, 20, 50)] == [0, 0, 0]
     assert len(list(top.glob(".due-*"))) == 2, "the batch, and the mark of the sink that has nothing else"
     assert sweep_at(0) == 0
@@ -289,16 +299,22 @@ def test_a_clock_ahead_sweeps_nothing(tmp_path: Path, sink: StagedSink, monkeypa
     assert [sweep_at(50, minute) for minute in (0, 59)] == [0, 0]
     assert sweep_at(40) == 0, "the decision is of a later day"
     assert sweep_at(40, 61) == 1
-    assert not sink.batch(0).folder.exists()
+    assert not Path(sink.batch(0).where).exists()
 
 
 def test_nobody_comes_back_for_what_was_to_be_written_once(tmp_path: Path, sink: StagedSink) -> None:
-    killed, young = (StagedSink(Place(tmp_path), NAME, f"w-{number}").batch(0) for number in (1, 2))
+    killed, young = (StagedSink(DirectoryPlace(tmp_path), NAME, f"w-{number}").batch(0) for number in (1, 2))
     for batch, days in ((killed, 2.0), (young, 0.5)):
         batch.put_manifest(manifest(staged(batch), batch=0))
-        (batch.folder.parent / ".tmp-1").touch()
-        aged(days, *batch.folder.iterdir(), batch.folder, batch.folder.parent / ".tmp-1", batch.folder.parent)
-    assert (swept_later(tmp_path), killed.folder.exists(), young.folder.exists()) == (1, False, True)
-    aged(2, killed.folder.parent)
+        (Path(batch.where).parent / ".tmp-1").touch()
+        aged(
+            days,
+            *Path(batch.where).iterdir(),
+            Path(batch.where),
+            Path(batch.where).parent / ".tmp-1",
+            Path(batch.where).parent,
+        )
+    assert (swept_later(tmp_path), Path(killed.where).exists(), Path(young.where).exists()) == (1, False, True)
+    aged(2, Path(killed.where).parent)
     assert swept_later(tmp_path) == 1
-    assert not killed.folder.parent.exists()
+    assert not Path(killed.where).parent.exists()

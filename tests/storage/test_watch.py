@@ -8,7 +8,7 @@ from seaweedmq.codec.paths import table_dir
 from seaweedmq.errors import NotFound
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage import watch
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.watch import SETTLING_S, TopicWatch, table_ends
 from tests.support.topic_files import TopicFiles
 
@@ -24,7 +24,7 @@ class Clock:
 
 
 def test_a_look_finds_what_is_new_and_nothing_else_is_made_anew(orders: TopicFiles) -> None:
-    topic_watch = TopicWatch(Place(orders.root), orders.name, Clock())
+    topic_watch = TopicWatch(DirectoryPlace(orders.root), orders.name, Clock())
     first = topic_watch.poll()
     assert (first.topic, [s.id for s in first.segments], first.table_ends) == (orders.topic, [0], {})
     orders.table(0, 20)
@@ -40,7 +40,7 @@ def test_a_look_finds_what_is_new_and_nothing_else_is_made_anew(orders: TopicFil
 def test_a_file_is_found_that_came_together_with_another(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TopicWatch, "_state", lambda self, path: (1, 2, 3))  # a clock without progress
     clock = Clock()
-    topic_watch = TopicWatch(Place(orders.root), orders.name, clock)
+    topic_watch = TopicWatch(DirectoryPlace(orders.root), orders.name, clock)
     orders.table(0, 20)
     assert topic_watch.poll().table_ends == {0: 20}
     clock.now += SETTLING_S - 0.1
@@ -51,7 +51,7 @@ def test_a_file_is_found_that_came_together_with_another(orders: TopicFiles, mon
 def test_once_settled_no_folder_is_listed(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     orders.table(0, 20)
     clock = Clock()
-    topic_watch = TopicWatch(Place(orders.root), orders.name, clock)
+    topic_watch = TopicWatch(DirectoryPlace(orders.root), orders.name, clock)
     topic_watch.poll()
     clock.now += SETTLING_S
     settled = topic_watch.poll()
@@ -67,9 +67,9 @@ def test_names_that_are_no_tables_say_nothing(orders: TopicFiles) -> None:
     folder = orders.root / table_dir(orders.name)
     for name in (".kept", "_delta_log", f"{9:08d}-{0:020d}-{7:020d}.parquet.tmp", f"{9:08d}-x.parquet", "notes"):
         (folder / name).touch()
-    assert table_ends(Place(orders.root), orders.name) == {0: 50}
+    assert table_ends(DirectoryPlace(orders.root), orders.name) == {0: 50}
 
 
 def test_a_topic_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no topic shop/orders in"):
-        TopicWatch(Place(tmp_path), TopicName("shop", "orders"), Clock()).poll()
+        TopicWatch(DirectoryPlace(tmp_path), TopicName("shop", "orders"), Clock()).poll()

@@ -13,12 +13,13 @@ from xxhash import xxh3_64_hexdigest
 
 from seaweedmq.codec.paths import kept_path, parse_segment_file, table_dir, table_path
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.plan.partitions import plan_partitions
 from seaweedmq.storage.plan.topic_source import TopicSource
 from seaweedmq.storage.plan.window import ReadWindow
 from seaweedmq.storage.snapshot import read_snapshot
-from seaweedmq.storage.tables.delta.log_folder import Listing, LogFolder
+from seaweedmq.storage.tables.delta.directory_log import DirectoryLog
+from seaweedmq.storage.tables.delta.log_folder import Listing
 from seaweedmq.storage.tables.delta.log_state import read_state
 from tests.support.scans import scan_of
 from tests.support.topic_files import TopicFiles
@@ -70,9 +71,9 @@ READERS = (by_delta_rs, by_pyarrow, by_polars, by_duckdb)
 
 def by_seaweedmq(root: Path, name: TopicName) -> pa.Table:
     """Read through the Python source of Spark, without Spark."""
-    snapshot = read_snapshot(Place(root), name)
+    snapshot = read_snapshot(DirectoryPlace(root), name)
     scan = scan_of(root, snapshot.topic)
-    parts = plan_partitions(TopicSource(place=Place(root), snapshot=snapshot), ReadWindow(), 1)
+    parts = plan_partitions(TopicSource(place=DirectoryPlace(root), snapshot=snapshot), ReadWindow(), 1)
     rows = pa.Table.from_batches([batch for part in parts for batch in scan.read(part)])
     return rows.select(["segment", "offset", "timestamp", "key", "value"]).rename_columns(list(COLUMNS))
 
@@ -99,7 +100,7 @@ class Listed(NamedTuple):
 
 def tables_of_version(files: TopicFiles, version: int) -> list[Listed]:
     """Return the tables of one version, which all exist, ordered by segment and offset."""
-    with LogFolder.opened(log_of(files)) as folder:
+    with DirectoryLog.opened(log_of(files)) as folder:
         listing = folder.listing()
         until = Listing(*([v for v in versions if v <= version] for versions in listing))
         state = read_state(folder, until)

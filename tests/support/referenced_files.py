@@ -11,7 +11,7 @@ from seaweedmq.codec.paths import blob_name, part_name
 from seaweedmq.codec.payload.batch import encode_frame, full_schema
 from seaweedmq.codec.references import column_of
 from seaweedmq.model.reference import PayloadReference
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
 
 DAY = "2020-09-13"
@@ -23,7 +23,13 @@ def payload_of(offset: int) -> bytes:
 
 
 def put_payload(
-    place: Place, files: TopicFiles, number: int, payload: bytes, *, part_bytes: int = 0, uid: int | None = None
+    place: DirectoryPlace,
+    files: TopicFiles,
+    number: int,
+    payload: bytes,
+    *,
+    part_bytes: int = 0,
+    uid: int | None = None,
 ) -> PayloadReference:
     """Put a payload below the storage, and return its reference."""
     name = blob_name(files.name, files.uid if uid is None else uid, DAY, f"{number:032x}")
@@ -53,7 +59,7 @@ class ReferencedFiles(TopicFiles):
 
     def reference(self, offset: int) -> PayloadReference:
         """Put the payload of a record down, and return its reference."""
-        return put_payload(Place(self.root), self, offset, payload_of(offset))
+        return put_payload(DirectoryPlace(self.root), self, offset, payload_of(offset))
 
     def frame(self, segment: int, base: int, end: int) -> bytes:
         numbers = range(base, end)

@@ -19,7 +19,7 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.ring import KeyRange, even_ranges
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.snapshot import list_files
 from seaweedmq.storage.tables.files import convert_files
 from seaweedmq.storage.tables.footer import seal_footer
@@ -178,7 +178,7 @@ class TopicFiles:
     ) -> list[SegmentFile]:
         logs = [f for f in self.files(segment) if f.kind is FileKind.LOG and only in (None, f.base_offset)]
         end = self.segments[segment].end_offset
-        return convert_files(Place(self.root), self.topic, logs, end, row_group_bytes)
+        return convert_files(DirectoryPlace(self.root), self.topic, logs, end, row_group_bytes)
 
     def write_again(self, table: SegmentFile, column: str, row: int, value: object) -> None:
         """Write the same table, undamaged, with another value."""
@@ -193,7 +193,7 @@ class TopicFiles:
             seal_footer(sink)
 
     def files(self, segment: int = 0) -> tuple[SegmentFile, ...]:
-        return list_files(Place(self.root), self.name, [segment])
+        return list_files(DirectoryPlace(self.root), self.name, [segment])
 
     def keep_tables(self) -> None:
         """Give every table its retained link, as brokers do when they publish it."""

@@ -19,7 +19,7 @@ from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve
 from seaweedmq.runtime.process.boot_clock import boot_s
 from seaweedmq.runtime.process.free_ports import ReservedPort
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.converter import ProcessTableConverter
 from tests.doubles.memory_meta import MemoryMetaServer, MemoryMetaStore
@@ -57,7 +57,7 @@ async def whole_broker(storage: Path, config: BrokerConfig) -> AsyncIterator[Who
             store=store,
             meta=meta,
             dialer=dialer,
-            converter=ProcessTableConverter(Place(storage), cluster_id=lambda: store.cluster_id, rng=rng),
+            converter=ProcessTableConverter(DirectoryPlace(storage), cluster_id=lambda: store.cluster_id, rng=rng),
             endpoints=Endpoints(native.address, gateway.address),
         )
         server = await serve(

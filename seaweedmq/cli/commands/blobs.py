@@ -2,14 +2,19 @@
 
 import time
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import typer
 
 from seaweedmq.cli.commands.table import SHOWN_MAX, StorageOption, place_of
 from seaweedmq.cli.options import Common, TopicArgument, checked_topic, output_option
 from seaweedmq.cli.output import EXIT_FAILED, Output, note, progress, say, show_done, show_json, show_rows
+from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.config import MIB, US_PER_S
 from seaweedmq.model.topic import TopicName
+
+if TYPE_CHECKING:
+    from seaweedmq.storage.directory_place import DirectoryPlace
 
 app = typer.Typer(help="Verify and sweep the payloads of records by reference.", no_args_is_help=True)
 
@@ -19,7 +24,7 @@ app = typer.Typer(help="Verify and sweep the payloads of records by reference.",
 def verify(common: Common, topic: TopicArgument, storage: StorageOption) -> None:
     """Read every payload that a record names; exit with status 1 if one is missing, changed or short."""
     name = checked_topic(topic)
-    place = place_of(storage, name)
+    place = _directory_of(storage, name)
     from seaweedmq.storage.jobs.payloads import verify_payloads
 
     with progress("MiB") as bars:
@@ -48,9 +53,18 @@ def verify(common: Common, topic: TopicArgument, storage: StorageOption) -> None
 def sweep(common: Common, topic: TopicArgument, storage: StorageOption) -> None:
     """Delete payloads older than 48 hours that no record names, such as those of interrupted uploads."""
     name = checked_topic(topic)
-    place = place_of(storage, name)
+    place = _directory_of(storage, name)
     from seaweedmq.storage.jobs.payloads import sweep_payloads
 
     found = sweep_payloads(place, TopicName.parse(name), now_us=int(time.time() * US_PER_S))
     done = f"{name}: {len(found.deleted):,} payloads were deleted; records name {found.named:,}"
     show_done({"topic": name, "deleted": found.deleted, "named": found.named}, done, common.output)
+
+
+def _directory_of(storage: str, topic: str) -> "DirectoryPlace":
+    from seaweedmq.storage.directory_place import DirectoryPlace
+
+    place = place_of(storage, topic)
+    if not isinstance(place, DirectoryPlace):
+        raise InvalidArgument(f"storage {place} is not a directory: payloads by reference are kept in directories only")
+    return place

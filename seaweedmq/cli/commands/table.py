@@ -239,10 +239,10 @@ def place_of(storage: str, topic: str) -> "Place":
         NotFound: If no such topic exists.
     """
     # Lazy import: help and wrong usage need no storage.
-    from seaweedmq.storage.place import Place
+    from seaweedmq.storage.places import parse_place
     from seaweedmq.storage.snapshot import list_topics
 
-    place = Place.parse(storage)
+    place = parse_place(storage)
     if not place.exists():
         raise InvalidArgument(f"storage {place} is not a directory: give the root that the brokers use")
     if TopicName.parse(topic) not in list_topics(place):

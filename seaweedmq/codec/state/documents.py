@@ -43,6 +43,20 @@ def topic_from_document(content: bytes) -> Topic:
     return topic_from_json(content)
 
 
+def deleted_document(uid: int) -> bytes:
+    """Return what replaces both documents of a deleted topic on an object store, where a name is freed only so."""
+    return to_json({"v": _VERSION, "deleted": str(uid)})
+
+
+def is_deleted_document(content: bytes) -> bool:
+    """Whether a document is that of a deleted topic; a damaged one is not."""
+    try:
+        fields: Any = json.loads(content)
+    except ValueError:
+        return False
+    return isinstance(fields, dict) and "deleted" in fields
+
+
 def lineage_line(segment: Segment) -> bytes:
     """Return the line of a segment in ``lineage.json``, which callers may cache: a sealed segment never changes."""
     return to_json(lineage_fields(segment))

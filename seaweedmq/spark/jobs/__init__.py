@@ -24,7 +24,7 @@ from seaweedmq.storage.jobs.compacting import Compaction, compact_topic
 from seaweedmq.storage.jobs.rebuilding import Rebuilt, rebuild_topic
 from seaweedmq.storage.jobs.run import Progress, no_progress
 from seaweedmq.storage.jobs.verifying import Verified, verify_topic
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.places import parse_place
 from seaweedmq.storage.snapshot import read_snapshot
 from seaweedmq.storage.tables.delta import versions
 from seaweedmq.storage.tables.delta.versions import Version
@@ -63,7 +63,7 @@ def compact(
         Corrupt: If the topic's metadata is damaged.
         StorageFailed: If a file cannot be read or written.
     """
-    place, name = Place.parse(storage), TopicName.parse(topic)
+    place, name = parse_place(storage), TopicName.parse(topic)
     return compact_topic(place, name, target_bytes=target_bytes, progress=progress, run=SparkRun(spark))
 
 
@@ -72,7 +72,7 @@ def verify(spark: SparkSession, *, storage: str, topic: str, progress: Progress 
 
     Arguments and errors are those of :func:`compact`; ``progress`` gets the bytes that are verified, and the total.
     """
-    place, name = Place.parse(storage), TopicName.parse(topic)
+    place, name = parse_place(storage), TopicName.parse(topic)
     return verify_topic(place, name, progress=progress, run=SparkRun(spark))
 
 
@@ -82,7 +82,7 @@ def rebuild(spark: SparkSession, *, storage: str, topic: str, progress: Progress
     See ``storage.jobs.rebuilding``. Arguments and errors are those of :func:`compact`; ``progress`` gets the bytes that
     are done, and the total.
     """
-    place, name = Place.parse(storage), TopicName.parse(topic)
+    place, name = parse_place(storage), TopicName.parse(topic)
     return rebuild_topic(place, name, progress=progress, run=SparkRun(spark))
 
 
@@ -91,6 +91,6 @@ def history(*, storage: str, topic: str) -> list[Version]:
 
     Arguments and errors are those of :func:`compact`, with NotFound and Corrupt also for the Delta log.
     """
-    place, name = Place.parse(storage), TopicName.parse(topic)
+    place, name = parse_place(storage), TopicName.parse(topic)
     read_snapshot(place, name, ())  # for its errors, which are those of the other jobs
     return versions.history(place, name)

@@ -31,7 +31,7 @@ from seaweedmq.spark.jobs.text_columns import READER_OPTIONS, check_header, infe
 from seaweedmq.spark.jobs.watched import save_watched
 from seaweedmq.spark.spark_errors import SPARK_ERRORS, explain
 from seaweedmq.storage.jobs.run import Progress, no_progress
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.places import parse_place
 from seaweedmq.storage.staging import topic_in_storage
 
 _NOTHING: Final = "UNABLE_TO_INFER_SCHEMA"
@@ -165,7 +165,7 @@ def _no_files(paths: Sequence[str], format: str) -> InvalidArgument:  # noqa: A0
 
 
 def _topic_schema(storage: str, topic: str) -> pa.Schema | None:
-    schema = topic_in_storage(Place.parse(storage), TopicName.parse(topic)).schema
+    schema = topic_in_storage(parse_place(storage), TopicName.parse(topic)).schema
     return None if schema is None else schema_from_bytes(schema)
 
 

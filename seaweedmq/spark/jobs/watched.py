@@ -11,7 +11,7 @@ from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.topic import TopicName
 from seaweedmq.spark.options import WRITE_ID
 from seaweedmq.spark.write.sink import new_write_id
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.places import parse_place
 from seaweedmq.storage.staging import StagedBatch, StagedSink
 
 POLL_INTERVAL_S: Final = 0.5
@@ -27,7 +27,7 @@ def save_watched(
     the other: their durations depend on files and cluster.
     """
     context, write_id = spark.sparkContext, new_write_id()
-    batch = StagedSink(Place.parse(storage), TopicName.parse(topic), write_id).batch(0)
+    batch = StagedSink(parse_place(storage), TopicName.parse(topic), write_id).batch(0)
     ended = threading.Event()
 
     def watch() -> None:

@@ -24,7 +24,7 @@ from seaweedmq.spark.write.sink_options import SinkOptions, parse_sink_options
 from seaweedmq.spark.write.sink_plan import SinkPlan, plan_sink, run
 from seaweedmq.spark.write.sink_publish import publish_staged
 from seaweedmq.spark.write.stager import Stager
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.places import parse_place
 from seaweedmq.storage.staged_sweep import sweep
 from seaweedmq.storage.staging import ONCE, StagedBatch, StagedSink
 
@@ -101,7 +101,7 @@ class StreamSink(DataSourceStreamArrowWriter):  # type: ignore[misc]
         """Publish what the tasks staged for a batch, unless the batch is already published."""
         first = next((message for message in messages if message is not None), None)
         if first is not None:
-            sink = StagedSink(Place.parse(self._options.storage), self._options.topic, first.sink)
+            sink = StagedSink(parse_place(self._options.storage), self._options.topic, first.sink)
             sink.bind_topic(first.topic_uid)
             run(publish_staged(self._options, first.sink, batchId, _files(messages), first.topic_uid))
 
@@ -110,7 +110,7 @@ class StreamSink(DataSourceStreamArrowWriter):  # type: ignore[misc]
         staged = [message for message in messages if message is not None]
         if not staged:
             return
-        batch = StagedBatch(Place.parse(self._options.storage), self._options.topic, staged[0].sink, batchId)
+        batch = StagedBatch(parse_place(self._options.storage), self._options.topic, staged[0].sink, batchId)
         manifest = batch.manifest()
         kept = set() if manifest is None else {file.name for file in manifest.files}
         batch.discard({message.file.name for message in staged} - kept)

@@ -24,6 +24,7 @@ from seaweedmq.runtime.retrying import after_s, backoff, retrying
 from seaweedmq.spark.write.sink_columns import SinkColumns, plan_columns
 from seaweedmq.spark.write.sink_options import SinkOptions
 from seaweedmq.storage.place import Place
+from seaweedmq.storage.places import parse_place
 from seaweedmq.storage.staging import topic_in_storage
 
 T = TypeVar("T")
@@ -95,7 +96,7 @@ async def check_storage(options: SinkOptions, described: TopicDescription) -> Pl
     Raises:
         InvalidArgument: If the storage is another cluster's or does not exist.
     """
-    place = Place.parse(options.storage)
+    place = parse_place(options.storage)
     if not place.exists():
         raise InvalidArgument(f"storage {place} is not a directory: give the root that the brokers use")
     where = ", ".join(options.bootstrap)

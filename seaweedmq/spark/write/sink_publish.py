@@ -19,8 +19,8 @@ from seaweedmq.model.topic import Topic
 from seaweedmq.spark.write.sink_options import SinkOptions
 from seaweedmq.spark.write.sink_plan import again, check_storage, connected, open_ranges
 from seaweedmq.storage.place import Place
+from seaweedmq.storage.places import parse_place
 from seaweedmq.storage.read.producer_lookup import stored_sequence
-from seaweedmq.storage.staged_frames import StagedFrames
 from seaweedmq.storage.staging import StagedBatch, StagedSink
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ async def publish_staged(
     """
     if not 0 <= number < _BATCHES_MAX:
         raise InvalidArgument(f"batch {number} of {sink_id}: a sink has batches from 0 to {_BATCHES_MAX - 1}")
-    place = Place.parse(options.storage)
+    place = parse_place(options.storage)
     sink = StagedSink(place, options.topic, sink_id)
     batch = sink.batch(number)
     names = {file.name for file in files}
@@ -145,7 +145,7 @@ async def _publish(
     cluster: Cluster, topic: Topic, manifest: Manifest, batch: StagedBatch, search: Search | None
 ) -> None:
     progress = batch.progress()
-    frames = StagedFrames(batch.folder, manifest.files)
+    frames = batch.frames(manifest.files)
     try:
         async with one_thread() as offload:
             await StagedPublisher(cluster, topic, manifest, progress, frames, batch.note, search, offload).run()

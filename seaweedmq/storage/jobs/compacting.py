@@ -63,7 +63,7 @@ def compact_topic(
     total, done = sum(merge.size_bytes for merge in planned), 0
     progress(0, total)
     for merge, made in run(partial(attempt, merge_tables, place, snapshot.topic), planned):
-        table = made if isinstance(made, SeaweedMQError) else attempt(publish_merge, place, merge, made)
+        table = made if isinstance(made, SeaweedMQError) else attempt(publish_merge, place, snapshot.topic, merge, made)
         if isinstance(table, SegmentFile):
             found.made.append(table)
             found.merged += len(merge.tables)

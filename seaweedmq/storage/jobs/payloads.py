@@ -22,12 +22,12 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.reference import PayloadReference
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage import blobs
+from seaweedmq.storage.directory_place import DirectoryPlace, segment_file
 from seaweedmq.storage.faults import GONE, failing
 from seaweedmq.storage.file_io import clock_s
 from seaweedmq.storage.jobs.run import Progress, no_progress
 from seaweedmq.storage.logs.log_scan import LogScanner
 from seaweedmq.storage.payloads import READ_BYTES
-from seaweedmq.storage.place import Place, segment_file
 from seaweedmq.storage.snapshot import read_snapshot
 from seaweedmq.storage.tables.opener import has_references, open_table, table_error
 
@@ -75,7 +75,7 @@ class SweptPayloads:
     """Payloads that a table or log names."""
 
 
-def verify_payloads(place: Place, name: TopicName, *, progress: Progress = no_progress) -> VerifiedPayloads:
+def verify_payloads(place: DirectoryPlace, name: TopicName, *, progress: Progress = no_progress) -> VerifiedPayloads:
     """Read every payload that a record of the topic names, and compare size and hash; nothing is changed.
 
     The errors are those of ``snapshot.read_snapshot``; Corrupt is also raised if a file of the topic is damaged.
@@ -99,7 +99,7 @@ def verify_payloads(place: Place, name: TopicName, *, progress: Progress = no_pr
     return found
 
 
-def sweep_payloads(place: Place, name: TopicName, *, now_us: int) -> SweptPayloads:
+def sweep_payloads(place: DirectoryPlace, name: TopicName, *, now_us: int) -> SweptPayloads:
     """Delete the payloads, and what is left of uploads, that are older than 48 hours and that no record names.
 
     A payload is old if three clocks agree: ``now_us``, that of the caller in microseconds since 1970; the one that
@@ -128,7 +128,7 @@ def _note(
     first.setdefault(reference, (file.path, offset))
 
 
-def _checked(place: Place, topic: Topic, reference: PayloadReference) -> Iterator[int]:
+def _checked(place: DirectoryPlace, topic: Topic, reference: PayloadReference) -> Iterator[int]:
     """Read a payload to its end, and yield how far that is; PayloadLost if it is not the published one."""
     check = PayloadCheck(reference, topic.name, topic.uid)
     name = blobs.name_of(reference.uri)
@@ -151,7 +151,9 @@ def _checked(place: Place, topic: Topic, reference: PayloadReference) -> Iterato
         )
 
 
-def _read_all(place: Place, name: TopicName, note: Callable[[SegmentFile, int, PayloadReference], None]) -> Topic:
+def _read_all(
+    place: DirectoryPlace, name: TopicName, note: Callable[[SegmentFile, int, PayloadReference], None]
+) -> Topic:
     """Call ``note`` with the file, offset and reference of each record by reference in all files of a topic.
 
     A log that is converted before it is read appears as a table, and a merged table as another one, in the next round.
@@ -175,7 +177,7 @@ def _read_all(place: Place, name: TopicName, note: Callable[[SegmentFile, int, P
     raise Unavailable(f"the files of {name} change faster than they are read: retry")
 
 
-def _retained(place: Place, name: TopicName, listed: Set[str]) -> Iterator[SegmentFile]:
+def _retained(place: DirectoryPlace, name: TopicName, listed: Set[str]) -> Iterator[SegmentFile]:
     """Yield the retained links of tables that are not live: queries that began before may still read them."""
     for table in place.names(f"{paths.table_dir(name)}/{paths.KEPT}", ".parquet"):
         live = f"{paths.table_dir(name)}/{table}"
@@ -187,7 +189,7 @@ def _retained(place: Place, name: TopicName, listed: Set[str]) -> Iterator[Segme
             yield replace(segment_file(live, stat), path=paths.kept_path(live))
 
 
-def _of_log(place: Place, topic: Topic, file: SegmentFile) -> Iterator[tuple[int, PayloadReference]]:
+def _of_log(place: DirectoryPlace, topic: Topic, file: SegmentFile) -> Iterator[tuple[int, PayloadReference]]:
     scanner = LogScanner(topic, file)
     try:
         with closing(place.open_input(file)) as source:
@@ -203,7 +205,7 @@ def _of_log(place: Place, topic: Topic, file: SegmentFile) -> Iterator[tuple[int
         raise
 
 
-def _of_table(place: Place, topic: Topic, file: SegmentFile) -> Iterator[tuple[int, PayloadReference]]:
+def _of_table(place: DirectoryPlace, topic: Topic, file: SegmentFile) -> Iterator[tuple[int, PayloadReference]]:
     with closing(place.open_input(file)) as source, open_table(source, file, topic) as table:
         if not has_references(table):
             return

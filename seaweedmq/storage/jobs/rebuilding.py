@@ -1,6 +1,5 @@
 """Rebuilding of a topic's missing or damaged tables from its log files."""
 
-import contextlib
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,9 +19,6 @@ from seaweedmq.storage.snapshot import TopicSnapshot, list_files, list_removed, 
 from seaweedmq.storage.tables.compact import ROW_GROUP_BYTES, check_table
 from seaweedmq.storage.tables.delta.updater import rebuild_log
 from seaweedmq.storage.tables.files import convert_files
-
-DAMAGED_SUFFIX = ".damaged"
-"""Suffix of the hidden name of a damaged table that was rebuilt: a dot, the table's name, and this."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,7 +85,7 @@ def _rebuild(place: Place, topic: Topic, segment: Segment) -> Rebuilt:
             continue  # merged or expired meanwhile
         except SeaweedMQError as error:
             if isinstance(error, Corrupt) and _have(files, table.base_offset, table.end_offset or 0):
-                _set_hidden(place, table, hidden=True)
+                place.set_aside(table.path)
                 damaged.append(table)
             else:
                 result.problems.append(error)
@@ -117,7 +113,7 @@ def _rebuild(place: Place, topic: Topic, segment: Segment) -> Rebuilt:
                 result.problems.extend(_in_no_file(segment, *gap) for gap in left)
     for table in damaged:
         if covered_up_to([*sound, *result.made], table.base_offset) < (table.end_offset or 0):
-            _set_hidden(place, table, hidden=False)  # the logs do not have all its records
+            place.put_back(table.path)  # the logs do not have all its records
             result.problems.append(
                 Corrupt(f"{table.path} is damaged, and no log has all its records: restore it from a copy")
             )
@@ -157,11 +153,3 @@ def _have(files: Sequence[SegmentFile], start: int, end: int) -> bool:
     """Whether a log may hold some of the offsets."""
     logs = [f for f in files if f.kind is FileKind.LOG and f.base_offset < end]
     return any((bound := log_end_bound(log, files)) is None or bound > start for log in logs)
-
-
-def _set_hidden(place: Place, table: SegmentFile, *, hidden: bool) -> None:
-    """Hide a damaged table before its replacement is made, or restore its name."""
-    path = place.path(table.path)
-    hidden_path = path.with_name(f".{path.name}{DAMAGED_SUFFIX}")
-    with contextlib.suppress(FileNotFoundError):
-        (path if hidden else hidden_path).rename(hidden_path if hidden else path)

@@ -8,11 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from seaweedmq.codec.paths import kept_path
 from seaweedmq.core.files.snapshot import SnapshotPiece
 from seaweedmq.errors import NotFound
 from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.storage.place import Place
 from seaweedmq.storage.plan.log_ends import end_of_logs
 from seaweedmq.storage.plan.read_plan import plan_read
 from seaweedmq.storage.plan.scan_ranges import BrokerRange, ScanRange
@@ -99,7 +97,7 @@ def _add(parts: list[tuple[int, int]], start: int, end: int) -> None:
 
 def _is_wanted(source: TopicSource, file: SegmentFile, timestamps: Interval) -> bool:
     # By the link that the reader of Parquet is going to read: the table itself may be deleted since the listing.
-    lasting = replace(file, path=lasting_path(source.storage, file))
+    lasting = replace(file, path=source.storage.lasting_path(file.path))
     with (
         closing(source.storage.open_input(lasting)) as opened,
         open_table(opened, file, source.snapshot.topic) as table,
@@ -107,12 +105,6 @@ def _is_wanted(source: TopicSource, file: SegmentFile, timestamps: Interval) -> 
         if not timestamps.is_bounded:
             return True
         return any(g.timestamps is None or timestamps.overlaps(*g.timestamps) for g in row_groups(file, table))
-
-
-def lasting_path(place: Place, file: SegmentFile) -> str:
-    """Return the retained link of a table if it has one, otherwise the table."""
-    kept = kept_path(file.path)
-    return kept if place.path(kept).exists() else file.path
 
 
 def groups_of(pieces: Sequence[SnapshotPiece]) -> list[list[SnapshotPiece]]:

@@ -6,8 +6,8 @@ import os
 from seaweedmq.codec import paths
 from seaweedmq.model.claims import ClaimKind
 from seaweedmq.model.topic import TopicName
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.faults import NO_SPACE
-from seaweedmq.storage.place import Place
 
 DELETED_TOPICS_MAX = 1_000
 """Limit of the records of deleted topics; late files of a topic deleted earlier must be moved away manually."""
@@ -15,7 +15,7 @@ DELETED_TOPICS_SPARE = 100
 """Records beyond the limit before the oldest are deleted, since the deletion reads the date of each."""
 
 
-def used_segments(place: Place, topic: TopicName) -> frozenset[int]:
+def used_segments(place: DirectoryPlace, topic: TopicName) -> frozenset[int]:
     """Return the ids of the segments that left any file in the topic's folder, from one listing of each folder."""
     own, tables = paths.topic_dir(topic), paths.table_dir(topic)
     found = set()
@@ -25,13 +25,13 @@ def used_segments(place: Place, topic: TopicName) -> frozenset[int]:
     return frozenset(number for number in found if number is not None)
 
 
-def create_claim(place: Place, kind: ClaimKind, number: int, content: bytes) -> None:
+def create_claim(place: DirectoryPlace, kind: ClaimKind, number: int, content: bytes) -> None:
     """Create the claim of a number durably. Raises FileExistsError if the number is taken."""
     place.make_folder(paths.claims_dir(kind))
     place.create(paths.claim_path(kind, number), content)
 
 
-def read_claims(place: Place, kind: ClaimKind) -> dict[int, bytes]:
+def read_claims(place: DirectoryPlace, kind: ClaimKind) -> dict[int, bytes]:
     """Return the content of each claim, by number."""
     claims = {}
     with contextlib.suppress(FileNotFoundError):
@@ -43,7 +43,7 @@ def read_claims(place: Place, kind: ClaimKind) -> dict[int, bytes]:
     return claims
 
 
-def record_deleted(place: Place, uid: int) -> None:
+def record_deleted(place: DirectoryPlace, uid: int) -> None:
     """Record that a topic was deleted, if a full disk takes a name, and delete the oldest such records."""
     try:
         folder = place.make_folder(paths.DELETED_TOPICS)
@@ -62,7 +62,7 @@ def record_deleted(place: Place, uid: int) -> None:
             path.unlink(missing_ok=True)
 
 
-def deleted_topics(place: Place) -> frozenset[int]:
+def deleted_topics(place: DirectoryPlace) -> frozenset[int]:
     """Return the uids of recently deleted topics."""
     with contextlib.suppress(FileNotFoundError):
         names = os.listdir(place.path(paths.DELETED_TOPICS))  # noqa: PTH208

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from seaweedmq.errors import Closed, NotFound, StorageFailed
 from seaweedmq.storage import file_io
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.faults import GONE, storage_failed
-from seaweedmq.storage.place import Place
 from seaweedmq.storage.store.marker import RootGuard
 
 T = TypeVar("T")
@@ -84,7 +84,7 @@ class FileLogWriter:
 
     def __init__(
         self,
-        place: Place,
+        place: DirectoryPlace,
         path: str,
         fd: int,
         size_bytes: int,

@@ -11,8 +11,8 @@ from typing import TypeVar
 from seaweedmq.codec.paths import TOPIC_DOCUMENT, document_path
 from seaweedmq.errors import NotFound, StorageFailed
 from seaweedmq.model.topic import TopicName
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.faults import failing, storage_failed
-from seaweedmq.storage.place import Place
 from seaweedmq.storage.store.file_handles import open_descriptor
 from seaweedmq.storage.store.marker import RootGuard
 
@@ -34,7 +34,7 @@ class GuardedCalls:
     """A storage root whose blocking calls run in threads and verify the cluster's marker before and after."""
 
     def __init__(self, root: Path | str) -> None:
-        self.place = Place(Path(root).absolute())
+        self.place = DirectoryPlace(Path(root).absolute())
         self._guard = RootGuard(self.place)
         self._writes = ThreadPoolExecutor(WRITE_THREADS, "seaweedmq-write")
         self._syncs = ThreadPoolExecutor(SYNC_THREADS, "seaweedmq-sync")

@@ -18,7 +18,7 @@ from seaweedmq.codec.state.cluster import marker_document, marker_from_document
 from seaweedmq.errors import NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.storage import file_io
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 
 READ_ATTEMPTS = 3
 """Attempts to read the marker: on a network file system, a replaced file may vanish between open and read."""
@@ -42,7 +42,7 @@ def marker_foreign(root: str, cluster_id: str, found: StorageMarker) -> StorageF
     )
 
 
-def read_marker(place: Place) -> StorageMarker | None:
+def read_marker(place: DirectoryPlace) -> StorageMarker | None:
     """Read the marker; None if there is none."""
     for attempt in range(READ_ATTEMPTS):
         try:
@@ -57,7 +57,7 @@ def read_marker(place: Place) -> StorageMarker | None:
     raise AssertionError("the last attempt returns or raises")
 
 
-def create_marker(place: Place, marker: StorageMarker) -> StorageMarker:
+def create_marker(place: DirectoryPlace, marker: StorageMarker) -> StorageMarker:
     """Create the marker durably unless there is one; return the marker of the root."""
     with contextlib.suppress(FileExistsError):
         place.create(CLUSTER_DOCUMENT, marker_document(marker))
@@ -70,7 +70,7 @@ def create_marker(place: Place, marker: StorageMarker) -> StorageMarker:
     return found
 
 
-def replace_marker(place: Place, marker: StorageMarker) -> None:
+def replace_marker(place: DirectoryPlace, marker: StorageMarker) -> None:
     """Replace the marker of the same cluster, durably; raises StorageFailed if it is of another one."""
     found = read_marker(place)
     if found is None:
@@ -83,7 +83,7 @@ def replace_marker(place: Place, marker: StorageMarker) -> None:
 class RootGuard:
     """A check that the root of a storage is that of one cluster. Blocking; any thread may call it."""
 
-    def __init__(self, place: Place, cluster_id: str | None = None) -> None:
+    def __init__(self, place: DirectoryPlace, cluster_id: str | None = None) -> None:
         """Create a guard; without ``cluster_id`` every check passes until :meth:`bind`."""
         self._place = place
         self._path = str(place.path(CLUSTER_DOCUMENT))

@@ -1,4 +1,4 @@
-"""Records of the offsets below which retention removed records, as empty files of a mounted directory.
+"""Records of the offsets below which retention removed records, as empty files.
 
 Each record is a separate file, so two brokers that both act as the maintainer of a topic lose nothing: the highest
 offset of a segment is valid. The previous record stays, because a listing may miss a name that changes meanwhile. The
@@ -13,10 +13,13 @@ from pathlib import Path
 from seaweedmq.codec.paths import RemovedMark, parse_removed_mark, removed_dir
 from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.topic import TopicName
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.place import Place
 
 
-def record_removed(place: Place, topic: TopicName, uid: int, removed: Mapping[int, int], *, sibling: str = "") -> None:
+def record_removed(
+    place: DirectoryPlace, topic: TopicName, uid: int, removed: Mapping[int, int], *, sibling: str = ""
+) -> None:
     """Record durably the offset below which the records of each segment are removed."""
     known: dict[int, list[tuple[int, Path]]] = {}
     for mark, path in _marks(place, topic):
@@ -47,20 +50,21 @@ def _put(raised: Path, oldest: Path | None) -> None:
 def scan_removed(place: Place, topic: TopicName, uid: int) -> dict[int, int]:
     """Return the highest recorded offset of each segment of the topic with this uid."""
     removed: dict[int, int] = {}
-    for mark, _ in _marks(place, topic):
-        if mark.uid == uid:
+    for name in place.names(removed_dir(topic)):
+        mark = parse_removed_mark(name)
+        if mark is not None and mark.uid == uid:
             removed[mark.segment] = max(mark.offset, removed.get(mark.segment, 0))
     return removed
 
 
-def sweep_removed(place: Place, topic: TopicName, pruned: IdRanges) -> None:
+def sweep_removed(place: DirectoryPlace, topic: TopicName, pruned: IdRanges) -> None:
     """Delete the records of pruned segments, which readers no longer use."""
     for mark, path in _marks(place, topic) if pruned else ():
         if mark.segment in pruned:
             path.unlink(missing_ok=True)
 
 
-def _marks(place: Place, topic: TopicName) -> Iterator[tuple[RemovedMark, Path]]:
+def _marks(place: DirectoryPlace, topic: TopicName) -> Iterator[tuple[RemovedMark, Path]]:
     with contextlib.suppress(FileNotFoundError), os.scandir(place.path(removed_dir(topic))) as entries:
         for entry in entries:
             mark = parse_removed_mark(entry.name)

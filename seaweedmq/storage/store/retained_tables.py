@@ -14,15 +14,16 @@ from seaweedmq.errors import NotFound
 from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage import file_io
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.place import Place
 
 logger = logging.getLogger(__name__)
 
-_warned: set[Place] = set()
+_warned: set[DirectoryPlace] = set()
 _WARNED_MAX = 100
 
 
-def retain(place: Place, temporary: Path, table: str) -> bool:
+def retain(place: DirectoryPlace, temporary: Path, table: str) -> bool:
     """Create or replace the retained link of a complete file, durably; return False if hard links are unsupported."""
     kept = place.path(kept_path(table))
     folder = kept.parent
@@ -51,7 +52,12 @@ def retain(place: Place, temporary: Path, table: str) -> bool:
 
 
 def retain_table(place: Place, table: str) -> bool:
-    """Create the retained link of an existing table unless it has one; return False if hard links are unsupported."""
+    """Create the retained link of an existing table unless it has one; return False if hard links are unsupported.
+
+    An object store has none: there the table itself stays until it is swept.
+    """
+    if not isinstance(place, DirectoryPlace):
+        return False
     if place.path(kept_path(table)).exists():
         return True
     try:
@@ -60,7 +66,7 @@ def retain_table(place: Place, table: str) -> bool:
         raise NotFound(f"{table} was deleted") from None
 
 
-def sweep_retained(place: Place, topic: TopicName, kept_s: float, now_us: int | None = None) -> None:
+def sweep_retained(place: DirectoryPlace, topic: TopicName, kept_s: float, now_us: int | None = None) -> None:
     """Remove retained links of tables that were deleted ``kept_s`` ago.
 
     A table that was never named, since its process was killed, counts from the creation of its link.

@@ -12,8 +12,8 @@ from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage import file_io
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.faults import NO_SPACE
-from seaweedmq.storage.place import Place
 from seaweedmq.storage.store import claims
 from seaweedmq.storage.store.guarded_calls import GuardedCalls
 from seaweedmq.storage.store.removed import sweep_removed
@@ -145,7 +145,7 @@ def _move_aside(folder: Path, aside: Path) -> None:
         folder.rename(aside)
 
 
-def _sweep_pruned(place: Place, topic: TopicName, pruned: IdRanges) -> None:
+def _sweep_pruned(place: DirectoryPlace, topic: TopicName, pruned: IdRanges) -> None:
     """Delete the log folders, the tables and the documents of pruned segments."""
     if not pruned:
         return

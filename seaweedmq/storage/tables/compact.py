@@ -13,26 +13,23 @@ A process may be killed in any of the three steps of a merge, and each step can 
 """
 
 import contextlib
-import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
-from pathlib import Path
 from typing import IO, Final
 
 import pyarrow as pa
 
-from seaweedmq.codec.paths import kept_path, table_dir, table_path
+from seaweedmq.codec.paths import table_dir
 from seaweedmq.codec.references import REFERENCE
 from seaweedmq.core.files.compaction import TableMerge, containing, merges, superseded
-from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError, StorageFailed, Unavailable
+from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
-from seaweedmq.storage import file_io
 from seaweedmq.storage.faults import failing, storage_failed
 from seaweedmq.storage.place import Place
 from seaweedmq.storage.store.retained_tables import retain_table
-from seaweedmq.storage.tables.files import DirectoryTarget
+from seaweedmq.storage.tables.files import open_target
 from seaweedmq.storage.tables.format import TableFile
 from seaweedmq.storage.tables.opener import open_table, schema_of
 from seaweedmq.storage.tables.rows import Open, table_rows
@@ -59,51 +56,30 @@ def merge_tables(place: Place, topic: Topic, merge: TableMerge, *, row_group_byt
     merge or retention.
     """
     first = merge.tables[0]
-    target = DirectoryTarget(place, first.topic, first.segment)
-    sink = target.create()
+    target = open_target(place, topic, first.segment)
+    sink = target.create_merged(merge)
     try:
         write_merge(sink, topic, merge, place.open_input, row_group_bytes)
-        sink.flush()
-        os.fsync(sink.fileno())
-        sink.close()
+        return target.finish(sink)
     except OSError as e:
         target.discard(sink)
-        raise storage_failed("merge tables of", str(place.path(table_dir(first.topic))), e) from e
+        raise storage_failed("merge tables of", place.where(table_dir(first.topic)), e) from e
     except BaseException:
         target.discard(sink)
         raise
-    return str(Path(sink.name).relative_to(place.root))
 
 
-def publish_merge(place: Place, merge: TableMerge, made: str) -> SegmentFile:
+def publish_merge(place: Place, topic: Topic, merge: TableMerge, made: str) -> SegmentFile:
     """Replace the tables by the file of ``merge_tables``, and return the new table.
 
     Raises Unavailable if another process merged or merges some of the tables; nothing changed and the file is deleted.
     """
     first = merge.tables[0]
-    path = place.path(made)
-    if not path.exists():
-        raise NotFound(f"{path} is missing, the topic was deleted or the merge took more than a day: plan again")
-    with failing("publish a table in", path.parent):
-        target = DirectoryTarget(place, first.topic, first.segment)
-        try:
-            # Retention uses the age of a table, and this one is as old as its newest record. It gets its date before
-            # its name: by the date other processes decide which of two tables replaces the other. It gets it not
-            # earlier, since a sweep would delete a temporary file of that age.
-            os.utime(path, ns=(merge.modified_us * 1_000, merge.modified_us * 1_000))
-            _check_date(path, merge)
-            table = target.publish_file(path, merge.base_offset, merge.end_offset, merge.tables)
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
-        _unlink(place, merge.tables)
+    with failing("publish a table in", place.where(table_dir(first.topic))):
+        table = open_target(place, topic, first.segment).publish_merged(made, merge)
+        if place.is_settled(table.path):
+            _unlink(place, merge.tables)
     return table
-
-
-def _check_date(path: Path, merge: TableMerge) -> None:
-    """Raise StorageFailed unless a rewritten table is later than its original: other processes would delete it."""
-    if merge.leaves_out and path.stat().st_mtime_ns // 1_000 <= merge.tables[-1].modified_us:
-        raise StorageFailed(f"{path}: {merge} is not rewritten: the file system does not store times to the second")
 
 
 def compact_tables(
@@ -120,21 +96,15 @@ def compact_tables(
     """
     if low_watermark:
         rewrite = TableMerge(tables=tuple(tables), low_watermark=low_watermark)
-        _check_name(place, rewrite)
-        return [publish_merge(place, rewrite, merge_tables(place, topic, rewrite, row_group_bytes=row_group_bytes))]
+        open_target(place, topic, tables[0].segment).check_free(rewrite)
+        return [
+            publish_merge(place, topic, rewrite, merge_tables(place, topic, rewrite, row_group_bytes=row_group_bytes))
+        ]
     whole_bytes = 2 * sum(table.size_bytes for table in tables) + 2
     return [
-        publish_merge(place, merge, merge_tables(place, topic, merge, row_group_bytes=row_group_bytes))
+        publish_merge(place, topic, merge, merge_tables(place, topic, merge, row_group_bytes=row_group_bytes))
         for merge in merges(tables, whole_bytes, partial(kind_of, place, topic))
     ]
-
-
-def _check_name(place: Place, rewrite: TableMerge) -> None:
-    """Raise Unavailable if a table of that name was just deleted: its deletion may be under way and hit the new one."""
-    first = rewrite.tables[0]
-    name = kept_path(table_path(first.topic, first.segment, rewrite.base_offset, rewrite.end_offset))
-    if place.path(name).exists():
-        raise Unavailable(f"{name} is left of a table of the same name: {rewrite} is rewritten once it is swept")
 
 
 def remove_superseded(place: Place, topic: Topic, segment: int) -> tuple[list[SegmentFile], list[Corrupt]]:
@@ -142,6 +112,7 @@ def remove_superseded(place: Place, topic: Topic, segment: int) -> tuple[list[Se
     removed: list[SegmentFile] = []
     refused: list[Corrupt] = []
     try:
+        place = place.of(topic)
         tables = place.tables(topic.name, [segment])
         sound: dict[str, bool] = {}
         for table in superseded(tables):
@@ -151,7 +122,7 @@ def remove_superseded(place: Place, topic: Topic, segment: int) -> tuple[list[Se
             if whole.path not in sound:
                 try:
                     check_table(place, topic, whole)
-                    sound[whole.path] = True
+                    sound[whole.path] = place.is_settled(whole.path)
                 except Corrupt as e:
                     refused.append(e)
                     sound[whole.path] = False
@@ -160,12 +131,10 @@ def remove_superseded(place: Place, topic: Topic, segment: int) -> tuple[list[Se
             if sound[whole.path]:
                 removed.append(table)
         if removed:
-            file_io.sync_directory(
-                place.path(table_dir(topic.name))
-            )  # the process that named the replacement may be dead
+            place.sync(table_dir(topic.name))  # the process that named the replacement may be dead
             _unlink(place, removed)
     except OSError as e:
-        raise storage_failed("remove tables of", str(place.path(table_dir(topic.name))), e) from e
+        raise storage_failed("remove tables of", place.where(table_dir(topic.name)), e) from e
     return removed, refused
 
 

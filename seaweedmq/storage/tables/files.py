@@ -1,4 +1,4 @@
-"""Conversion between files of a mounted directory. Blocking; it runs in the child process.
+"""Conversion of log files to tables, and how a mounted directory publishes them. Blocking; for the child process.
 
 Tables of a segment must not overlap, except while a merge of tables is committed (``compact``): plain Parquet readers
 would see records twice. A lock prevents two processes of one machine from doing the same work. If locks do not reach
@@ -9,20 +9,25 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from seaweedmq.codec.paths import LOCK_NAME, kept_path, log_dir, table_dir, table_path
+from seaweedmq.core.files.compaction import TableMerge
 from seaweedmq.core.files.cover import check_no_overlap
-from seaweedmq.errors import NotFound, Unavailable
+from seaweedmq.errors import NotFound, StorageFailed, Unavailable
 from seaweedmq.model.files import SegmentFile
+from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage import file_io
+from seaweedmq.storage.directory_place import DirectoryPlace, segment_file
 from seaweedmq.storage.faults import failing
-from seaweedmq.storage.place import Place, segment_file
+from seaweedmq.storage.object_place import ObjectPlace
+from seaweedmq.storage.place import Place, RangeReader
 from seaweedmq.storage.store.retained_tables import retain
-from seaweedmq.storage.tables.convert import Job, Read, convert_logs
+from seaweedmq.storage.tables.convert import Job, Read, TableTarget, convert_logs
+from seaweedmq.storage.tables.object_target import ObjectTarget
 
 CLAIM_PREFIX = ".claim-"
 """Prefix of claims in the folder of the tables: ``.claim-<segment>-<base>-<end>-<unique>``.
@@ -34,27 +39,65 @@ CLAIM_AGE_S_MAX = 600.0
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 
 
+class MergeTarget(Protocol):
+    """A target of merged tables, which may be written in one process and published in another."""
+
+    def create_merged(self, merge: TableMerge) -> IO[bytes]:
+        """Create an empty sink, open for reading and writing at its end."""
+
+    def finish(self, sink: IO[bytes]) -> str:
+        """Make a written sink durable, close it, and return its path in the storage."""
+
+    def discard(self, sink: IO[bytes]) -> None:
+        """Delete an unpublished sink."""
+
+    def check_free(self, rewrite: TableMerge) -> None:
+        """Raise Unavailable if a table of the name of a rewritten one was just deleted."""
+
+    def publish_merged(self, made: str, merge: TableMerge) -> SegmentFile:
+        """Publish a file of :meth:`finish`, which is deleted if that fails."""
+
+
 def convert_files(
     place: Place, topic: Topic, logs: list[SegmentFile], end_offset: int | None, row_group_bytes: int
 ) -> list[SegmentFile]:
     """Convert logs of one segment by ``convert.convert_logs``; raises Unavailable if another process does or did so."""
     if not logs:
         return []
+    place = place.of(topic)
     name, segment = logs[0].topic, logs[0].segment
     with (
-        failing("convert log files of", place.path(log_dir(name, segment))),
-        _alone(place, name, segment),
-        _held_open(place, logs[0].path) as log_file,
+        failing("convert log files of", place.where(log_dir(name, segment))),
+        _converting(place, topic, logs) as target,
         _log_reader(place) as read,
     ):
-        target = DirectoryTarget(place, name, segment, log_file=log_file)
         listed = place.segment_files(name, segment)
         job = Job(topic=topic, logs=logs, listed=listed, end_offset=end_offset, row_group_bytes=row_group_bytes)
         return convert_logs(job, read, target)
 
 
 @contextlib.contextmanager
-def _alone(place: Place, topic: TopicName, segment: int) -> Iterator[None]:
+def _converting(place: Place, topic: Topic, logs: Sequence[SegmentFile]) -> "Iterator[TableTarget]":
+    """Yield the target of a conversion, which on a directory no other process of this machine does meanwhile."""
+    segment = logs[0].segment
+    if isinstance(place, ObjectPlace):
+        yield ObjectTarget(place, topic, segment, logs)
+        return
+    assert isinstance(place, DirectoryPlace), f"{place} is of an unknown kind"
+    with _alone(place, topic.name, segment), _held_open(place, logs[0].path) as log_file:
+        yield DirectoryTarget(place, topic.name, segment, log_file=log_file)
+
+
+def open_target(place: Place, topic: Topic, segment: int) -> MergeTarget:
+    """Return the target of merges of a segment's tables; raises NotFound if the topic was deleted."""
+    if isinstance(place, ObjectPlace):
+        return ObjectTarget(place, topic, segment)
+    assert isinstance(place, DirectoryPlace), f"{place} is of an unknown kind"
+    return DirectoryTarget(place, topic.name, segment)
+
+
+@contextlib.contextmanager
+def _alone(place: DirectoryPlace, topic: TopicName, segment: int) -> Iterator[None]:
     """Lock a segment's conversion for the length of a block.
 
     The worker of a broker that lost the segment may still be converting it, and tables must not overlap. The lock ends
@@ -86,7 +129,7 @@ def _alone(place: Place, topic: TopicName, segment: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _held_open(place: Place, path: str) -> "Iterator[tuple[Path, int]]":
+def _held_open(place: DirectoryPlace, path: str) -> "Iterator[tuple[Path, int]]":
     """Hold a log open, to detect its replacement."""
     try:
         fd = os.open(place.path(path), os.O_RDONLY | os.O_CLOEXEC)
@@ -110,10 +153,10 @@ def _is_at(path: Path, fd: int) -> bool:
 
 
 class DirectoryTarget:
-    """A ``TableTarget`` in the table folder of a topic, for one segment."""
+    """A ``TableTarget`` and ``MergeTarget`` in the table folder of a topic, for one segment."""
 
     def __init__(
-        self, place: Place, topic: TopicName, segment: int, *, log_file: tuple[Path, int] | None = None
+        self, place: DirectoryPlace, topic: TopicName, segment: int, *, log_file: tuple[Path, int] | None = None
     ) -> None:
         """Open the table folder; an open file ``log_file`` must still exist when a table is created (None: a merge)."""
         self._place = place
@@ -163,6 +206,39 @@ class DirectoryTarget:
                 raise
         return segment_file(path, final.stat())
 
+    def create_merged(self, merge: TableMerge) -> IO[bytes]:
+        """Create a temporary file in the table folder, as :meth:`create`."""
+        return self.create()
+
+    def finish(self, sink: IO[bytes]) -> str:
+        """Make a written file durable, close it, and return its path in the storage."""
+        sink.flush()
+        os.fsync(sink.fileno())
+        sink.close()
+        return str(Path(sink.name).relative_to(self._place.root))
+
+    def check_free(self, rewrite: TableMerge) -> None:
+        """Raise Unavailable if a table of that name was just deleted: its deletion may still hit the new one."""
+        name = kept_path(table_path(self._topic, self._segment, rewrite.base_offset, rewrite.end_offset))
+        if self._place.has(name):
+            raise Unavailable(f"{name} is left of a table of the same name: {rewrite} is rewritten once it is swept")
+
+    def publish_merged(self, made: str, merge: TableMerge) -> SegmentFile:
+        """Publish a file of :meth:`finish` under a claim, with the date of the merge."""
+        path = self._place.path(made)
+        if not path.exists():
+            raise NotFound(f"{path} is missing, the topic was deleted or the merge took more than a day: plan again")
+        try:
+            # Retention uses the age of a table, and this one is as old as its newest record. It gets its date before
+            # its name: by the date other processes decide which of two tables replaces the other. It gets it not
+            # earlier, since a sweep would delete a temporary file of that age.
+            os.utime(path, ns=(merge.modified_us * 1_000, merge.modified_us * 1_000))
+            _check_date(path, merge)
+            return self.publish_file(path, merge.base_offset, merge.end_offset, merge.tables)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
     def discard(self, sink: IO[bytes]) -> None:
         """Delete a file of :meth:`create`, even on a full disk."""
         Path(sink.name).unlink(missing_ok=True)  # first: closing flushes, which fails for lack of space
@@ -198,6 +274,12 @@ class DirectoryTarget:
             mine.unlink(missing_ok=True)
 
 
+def _check_date(path: Path, merge: TableMerge) -> None:
+    """Raise StorageFailed unless a rewritten table is later than its original: other processes would delete it."""
+    if merge.leaves_out and path.stat().st_mtime_ns // 1_000 <= merge.tables[-1].modified_us:
+        raise StorageFailed(f"{path}: {merge} is not rewritten: the file system does not store times to the second")
+
+
 def _is_alive(claim: Path, now_s: float) -> bool:
     """Whether a claim is valid; an expired one is deleted."""
     with contextlib.suppress(FileNotFoundError):
@@ -211,18 +293,18 @@ def _is_alive(claim: Path, now_s: float) -> bool:
 def _log_reader(place: Place) -> Iterator[Read]:
     """Yield a function that reads log files, with one open at a time."""
     with contextlib.ExitStack() as opened:
-        readers: dict[str, file_io.OnceReader] = {}
+        readers: dict[str, RangeReader] = {}
 
-        def read(file: SegmentFile, position: int, length: int) -> memoryview:
+        def read(file: SegmentFile, position: int, length: int) -> Frames:
             if file.path not in readers:
                 readers.clear()
                 opened.close()
                 try:
-                    fd = os.open(place.path(file.path), os.O_RDONLY | os.O_CLOEXEC)
+                    reader = place.open_reader(file.path, once=True)
                 except FileNotFoundError:
                     raise NotFound(f"{file.path} was deleted: list the segment's files again") from None
-                opened.callback(os.close, fd)
-                readers[file.path] = file_io.OnceReader(fd)
+                opened.callback(reader.close)
+                readers[file.path] = reader
             return readers[file.path].read_at(position, length)
 
         yield read

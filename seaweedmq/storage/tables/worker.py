@@ -9,8 +9,9 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,9 @@ from seaweedmq.codec.state.metadata import topic_from_json
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.place import Place
+from seaweedmq.storage.places import parse_place
 from seaweedmq.storage.store.marker import RootGuard, guarded
 from seaweedmq.storage.tables.compact import compact_tables
 from seaweedmq.storage.tables.delta.updater import DeltaLogs
@@ -34,31 +37,34 @@ class Worker:
 
     def __init__(self) -> None:
         self._logs = DeltaLogs()
-        self._guards: dict[tuple[Place, str | None], RootGuard] = {}
+        self._guards: dict[tuple[DirectoryPlace, str | None], RootGuard] = {}
 
     def answer(self, line: bytes) -> bytes:
         """Execute a request and return the line of the reply."""
         request = json.loads(line)
-        place, topic = Place(Path(request["root"])), topic_from_json(request["topic"].encode())
+        place, topic = parse_place(request["root"]), topic_from_json(request["topic"].encode())
         tables: list[SegmentFile] = []
         guard = self._guard(place, request["cluster_id"])
         try:
             if request["kind"] != RECONCILE:
-                with guarded(guard):
+                with guard():
                     tables = _written(place, topic, request)
         except SeaweedMQError as e:
             return encode_error(e)
         try:
             grace_s, confirmed_us = request["table_grace_s"], request["confirmed_us"]
-            with guarded(guard):
+            with guard():
                 self._logs.reconcile(place, topic, grace_s=grace_s, confirmed_us=confirmed_us)
         except SeaweedMQError as e:
             return encode_answer(Answer(tables, str(e)))
         return encode_answer(Answer(tables, None))
 
-    def _guard(self, place: Place, cluster_id: str | None) -> RootGuard:
-        """Return the guard of a root; a worker serves one broker, so there is one."""
-        return self._guards.setdefault((place, cluster_id), RootGuard(place, cluster_id))
+    def _guard(self, place: Place, cluster_id: str | None) -> Callable[[], AbstractContextManager[None]]:
+        """Return the guard of a root; a worker serves one broker, so there is one. Only a mount can disappear."""
+        if not isinstance(place, DirectoryPlace):
+            return nullcontext
+        guard = self._guards.setdefault((place, cluster_id), RootGuard(place, cluster_id))
+        return partial(guarded, guard)
 
 
 def _written(place: Place, topic: Topic, request: Mapping[str, Any]) -> list[SegmentFile]:

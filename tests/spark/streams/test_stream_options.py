@@ -17,7 +17,7 @@ from seaweedmq.spark.streams import stream
 from seaweedmq.spark.streams.stream import SeaweedMQStreamReader, StreamPartition
 from seaweedmq.spark.streams.stream_options import LimitKind, parse_stream_options
 from seaweedmq.spark.streams.stream_scan import StreamScan
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.scan.columns import columns_of
 from seaweedmq.storage.store.removed import record_removed
 from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
@@ -45,7 +45,7 @@ def halves(orders: TopicFiles) -> TopicFiles:
 def reader_of(files: TopicFiles, **options: object) -> SeaweedMQStreamReader:
     given = {"storage": str(files.root), "topic": str(files.name), "startingOffsets": "earliest"}
     read = parse_stream_options({**given, **{name: str(value) for name, value in options.items()}})
-    return SeaweedMQStreamReader(Place(files.root), read, files.topic, columns_of(files.topic))
+    return SeaweedMQStreamReader(DirectoryPlace(files.root), read, files.topic, columns_of(files.topic))
 
 
 def place(reader: SeaweedMQStreamReader) -> dict[str, int]:
@@ -128,7 +128,7 @@ def test_a_stream_begins_at_a_time(halves: TopicFiles) -> None:
             "startingTimestamp": str(NOON_US + second * STEP_US),
         }
         read = parse_stream_options(given)
-        return place(SeaweedMQStreamReader(Place(halves.root), read, halves.topic, columns_of(halves.topic)))
+        return place(SeaweedMQStreamReader(DirectoryPlace(halves.root), read, halves.topic, columns_of(halves.topic)))
 
     assert (place_at(17), place_at(55), place_at(99)) == ({"0": 17}, {"1": 55, "2": 50}, {"1": 60, "2": 50})
 
@@ -264,7 +264,7 @@ def test_lost_records_are_an_error_or_left_out(orders: TopicFiles, caplog: pytes
     assert offsets(reader_of(orders, failOnDataLoss="false"), start, end) == [(0, n) for n in left]
     for gap in ("[0, 10)", "[20, 30)", "[45, 50)"):
         assert f"offsets {gap} are missing" in caplog.text
-    record_removed(Place(orders.root), orders.name, orders.uid, {0: 30})
+    record_removed(DirectoryPlace(orders.root), orders.name, orders.uid, {0: 30})
     with pytest.raises(OutOfRange, match="#0: offsets 0 to 30 were removed before they were read"):
         offsets(reader, start, end)
 
@@ -292,7 +292,7 @@ def test_a_file_that_shows_late_is_waited_for(orders: TopicFiles, monkeypatch: p
 
     monkeypatch.setattr("seaweedmq.spark.streams.stream_scan.wait_fixed", lambda _: look_again)
     scan = StreamScan(
-        place=Place(orders.root), topic=orders.topic, columns=columns_of(orders.topic), fail_on_data_loss=True
+        place=DirectoryPlace(orders.root), topic=orders.topic, columns=columns_of(orders.topic), fail_on_data_loss=True
     )
     assert sum(batch.num_rows for batch in scan.read([Range(0, 5, 20)])) == 15
 

@@ -33,7 +33,7 @@ from seaweedmq.spark.write.sink_options import parse_sink_options
 from seaweedmq.spark.write.sink_plan import plan_sink, run
 from seaweedmq.spark.write.sink_publish import publish_staged
 from seaweedmq.spark.write.stager import Stager
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.staging import StagedSink
 from tests.spark.sink_driver import start
 from tests.support.commands import running_cluster
@@ -264,7 +264,7 @@ def test_what_was_staged_for_a_topic_does_not_come_into_the_next_one_of_its_name
     target.client.admin.delete_topic(topic)
     target.create(topic)
     run(plan_sink(options, batch.schema))  # its folder exists again
-    with StagedSink(Place(target.storage), plan.topic, "q-1").batch(1).staging("0") as file:
+    with StagedSink(DirectoryPlace(target.storage), plan.topic, "q-1").batch(1).staging("0") as file:
         Stager(file, plan.columns, plan.ring, plan.ranges, plan.frame_bytes_max, system_environment()).write([batch])
         staged = file.finish()
     with pytest.raises(NotFound, match="was deleted and recreated since batch 1 was staged for it"):
@@ -279,7 +279,7 @@ def test_a_write_that_is_published_has_not_failed_because_something_of_it_stays(
     options = parse_sink_options(target.options(topic))
     batch = pa.record_batch({"value": pa.array([b"x"] * 10)})
     plan = run(plan_sink(options, batch.schema))
-    with StagedSink(Place(target.storage), plan.topic, "w-1").batch(0).staging("0") as file:
+    with StagedSink(DirectoryPlace(target.storage), plan.topic, "w-1").batch(0).staging("0") as file:
         Stager(file, plan.columns, plan.ring, plan.ranges, plan.frame_bytes_max, system_environment()).write([batch])
         staged = Staged("w-1", plan.topic_uid, 0, file.finish())
 

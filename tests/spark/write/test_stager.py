@@ -11,7 +11,7 @@ from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.topic import TopicName
 from seaweedmq.spark.write.sink_columns import plan_columns
 from seaweedmq.spark.write.stager import Stager
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.staging import StagedBatch
 
 RING = KeyRange(0, 1 << 16)
@@ -22,7 +22,7 @@ TOPIC = TopicName("shop", "orders")
 
 def staged(root: Path, batches: list[pa.RecordBatch], frame_bytes_max: int) -> int:
     """Stage the rows as one task; return how many."""
-    batch = StagedBatch(Place(root), TOPIC, "w-1", 0)
+    batch = StagedBatch(DirectoryPlace(root), TOPIC, "w-1", 0)
     (root / "topics/shop/orders").mkdir(parents=True, exist_ok=True)
     columns = plan_columns(batches[0].schema, None, None, None)
     with batch.staging("0") as file:

@@ -10,9 +10,9 @@ from seaweedmq.codec.paths import kept_path
 from seaweedmq.errors import Corrupt, NotFound
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.reference import PayloadReference
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.jobs import payloads
 from seaweedmq.storage.jobs.payloads import VerifiedPayloads, sweep_payloads, verify_payloads
-from seaweedmq.storage.place import Place
 from tests.support.referenced_files import ReferencedFiles, payload_of, put_payload
 
 NOW_US = 4_000_000_000_000_000
@@ -31,20 +31,22 @@ def films(tmp_path: Path) -> ReferencedFiles:
 
 
 def verified(files: ReferencedFiles) -> VerifiedPayloads:
-    return verify_payloads(Place(files.root), files.name)
+    return verify_payloads(DirectoryPlace(files.root), files.name)
 
 
-def age(place: Place, uri: str) -> None:
+def age(place: DirectoryPlace, uri: str) -> None:
     os.utime(place.path(uri), (1_000_000_000, 1_000_000_000))
 
 
 def swept(files: ReferencedFiles, now_us: int = NOW_US) -> list[str]:
-    return sweep_payloads(Place(files.root), files.name, now_us=now_us).deleted
+    return sweep_payloads(DirectoryPlace(files.root), files.name, now_us=now_us).deleted
 
 
 def test_sound_payloads_of_tables_and_logs(films: ReferencedFiles) -> None:
     said: list[tuple[int, int]] = []
-    found = verify_payloads(Place(films.root), films.name, progress=lambda done, total: said.append((done, total)))
+    found = verify_payloads(
+        DirectoryPlace(films.root), films.name, progress=lambda done, total: said.append((done, total))
+    )
     total = sum(len(payload_of(offset)) for offset in REFERRING)
     assert (found.payloads, found.bytes, found.problems) == (4, total, [])
     assert found.records == 5, "one is in a table and in a log"
@@ -85,7 +87,7 @@ def test_a_lost_payload_is_named_with_its_record(
 ) -> None:
     reference = films.reference(offset)
     assert reference.size_bytes == 220
-    damage(Place(films.root).path(reference.uri))
+    damage(DirectoryPlace(films.root).path(reference.uri))
     (problem,) = verified(films).problems
     assert problem.offset == offset
     assert problem.path.endswith("-b-1.log")
@@ -96,7 +98,7 @@ def test_a_lost_payload_is_named_with_its_record(
 def test_a_payload_of_another_topic_is_lost(tmp_path: Path) -> None:
     class Foreign(ReferencedFiles):
         def reference(self, offset: int) -> PayloadReference:
-            return put_payload(Place(self.root), self, offset, b"x", uid=99)
+            return put_payload(DirectoryPlace(self.root), self, offset, b"x", uid=99)
 
     files = Foreign(tmp_path, referring=(3,))
     files.log(0, 5)
@@ -106,7 +108,7 @@ def test_a_payload_of_another_topic_is_lost(tmp_path: Path) -> None:
 
 
 def test_the_sweep_deletes_what_no_record_names(films: ReferencedFiles) -> None:
-    place = Place(films.root)
+    place = DirectoryPlace(films.root)
     unnamed, young = (put_payload(place, films, number, b"x").uri for number in (900, 901))
     named = [films.reference(offset).uri for offset in REFERRING]
     for uri in (unnamed, *named):
@@ -117,7 +119,7 @@ def test_the_sweep_deletes_what_no_record_names(films: ReferencedFiles) -> None:
 
 
 def test_the_sweep_needs_every_clock(films: ReferencedFiles) -> None:
-    place = Place(films.root)
+    place = DirectoryPlace(films.root)
     unnamed = put_payload(place, films, 900, b"x").uri
     age(place, unnamed)
     assert swept(films, now_us=1_000_000_001_000_000) == []
@@ -126,7 +128,7 @@ def test_the_sweep_needs_every_clock(films: ReferencedFiles) -> None:
 
 def test_the_sweep_spares_what_a_retained_table_names(films: ReferencedFiles) -> None:
     """A query that listed the table before its expiry may still read it."""
-    place = Place(films.root)
+    place = DirectoryPlace(films.root)
     (table, *_) = sorted((f for f in films.files(0) if f.kind is FileKind.TABLE), key=lambda f: f.base_offset)
     named = films.reference(3).uri
     age(place, named)
@@ -137,7 +139,7 @@ def test_the_sweep_spares_what_a_retained_table_names(films: ReferencedFiles) ->
 
 
 def test_the_sweep_of_a_damaged_topic_deletes_nothing(films: ReferencedFiles) -> None:
-    place = Place(films.root)
+    place = DirectoryPlace(films.root)
     unnamed = put_payload(place, films, 900, b"x").uri
     age(place, unnamed)
     table = next(f for f in films.files(0) if f.kind is FileKind.TABLE)
@@ -150,7 +152,7 @@ def test_the_sweep_of_a_damaged_topic_deletes_nothing(films: ReferencedFiles) ->
 def test_a_log_that_is_converted_meanwhile_is_read_as_a_table(
     films: ReferencedFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Place(films.root)
+    place = DirectoryPlace(films.root)
     for offset in REFERRING:
         age(place, films.reference(offset).uri)
     read = payloads._of_log  # noqa: SLF001 - the moment between listing and reading
@@ -173,4 +175,4 @@ def test_a_topic_without_payloads_and_one_that_is_not_there(tmp_path: Path) -> N
     files.log(0, 5)
     assert (verified(files).payloads, swept(files)) == (0, [])
     with pytest.raises(NotFound):
-        sweep_payloads(Place(tmp_path), type(files.name)("shop", "none"), now_us=NOW_US)
+        sweep_payloads(DirectoryPlace(tmp_path), type(files.name)("shop", "none"), now_us=NOW_US)

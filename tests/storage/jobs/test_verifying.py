@@ -8,15 +8,15 @@ import pytest
 from seaweedmq.codec.paths import table_dir
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import FileKind
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.jobs.compacting import compact_topic
 from seaweedmq.storage.jobs.rebuilding import rebuild_topic
 from seaweedmq.storage.jobs.verifying import Verified, verify_topic
-from seaweedmq.storage.place import Place
 from tests.support.topic_files import TopicFiles
 
 
 def verified(files: TopicFiles) -> Verified:
-    return verify_topic(Place(files.root), files.name)
+    return verify_topic(DirectoryPlace(files.root), files.name)
 
 
 def tables(files: TopicFiles, segment: int = 0) -> list[tuple[int, int | None]]:
@@ -34,7 +34,7 @@ def test_what_logs_and_tables_both_have_is_the_same(orders: TopicFiles) -> None:
     found = verified(orders)
     assert (found.tables, found.records, found.compared) == (3, 90, 80)
     assert found.is_sound
-    compact_topic(Place(orders.root), orders.name)
+    compact_topic(DirectoryPlace(orders.root), orders.name)
     assert verified(orders).is_sound
 
 
@@ -83,7 +83,7 @@ def test_a_damaged_table_is_found_and_made_again_if_its_log_is_there(orders: Top
     assert [d.path for d in verified(orders).differences] == [good.path, lost.path]
     if damage == "page":
         return  # a rebuild reads footers only; moving the file away repairs this
-    found = rebuild_topic(Place(orders.root), orders.name)
+    found = rebuild_topic(DirectoryPlace(orders.root), orders.name)
     assert (found.replaced, [t.path for t in found.made]) == ([good.path], [good.path])
     assert [isinstance(p, Corrupt) and lost.path in str(p) for p in found.problems] == [True]
     assert [d.path for d in verified(orders).differences] == [lost.path]
@@ -91,7 +91,7 @@ def test_a_damaged_table_is_found_and_made_again_if_its_log_is_there(orders: Top
     assert [p.name for p in left] == [f".{Path(good.path).name}.damaged"]
     for log in (f for f in orders.files() if f.kind is FileKind.LOG):
         (orders.root / log.path).unlink()
-    (problem,) = rebuild_topic(Place(orders.root), orders.name).problems
+    (problem,) = rebuild_topic(DirectoryPlace(orders.root), orders.name).problems
     assert lost.path in str(problem), "without a log the table keeps its name"
 
 
@@ -115,7 +115,7 @@ def test_a_hole_is_found_and_filled_from_a_log_or_said_to_be_lost(orders: TopicF
     (difference,) = verified(orders).differences
     assert difference.offset == 40
     assert "shop/orders#0: records of offsets [40, 60) are missing: no file holds them" in difference.what
-    found = rebuild_topic(Place(orders.root), orders.name)
+    found = rebuild_topic(DirectoryPlace(orders.root), orders.name)
     assert tables(orders) == [(0, 20), (60, 80)]
     assert "ends with offset 40, but records up to 60 were stored" in str(found.problems[0])
 
@@ -130,7 +130,7 @@ def test_offsets_that_no_file_can_have_are_named_and_what_logs_have_is_made_agai
     before, behind = (d.what for d in verified(orders).differences if "are missing" in d.what)
     assert "offsets [0, 20) are missing" in before
     assert "offsets [60, 80) are missing" in behind
-    rebuilt = rebuild_topic(Place(orders.root), orders.name)
+    rebuilt = rebuild_topic(DirectoryPlace(orders.root), orders.name)
     assert tables(orders) == [(20, 40), (40, 60)]
     before, behind = map(str, rebuilt.problems)
     assert "offsets [0, 20) are in no file, neither log nor table" in before
@@ -142,21 +142,21 @@ def test_offsets_that_no_file_can_have_are_named_and_what_logs_have_is_made_agai
     orders.write_documents()
     (difference,) = verified(orders).differences
     assert "offsets [40, 80) are missing" in difference.what, "retention may have taken what came before the first file"
-    (problem,) = rebuild_topic(Place(orders.root), orders.name).problems
+    (problem,) = rebuild_topic(DirectoryPlace(orders.root), orders.name).problems
     assert "offsets [40, 80) are in no file, neither log nor table: they cannot be rebuilt" in str(problem)
 
 
 def test_what_a_broker_has_still_to_convert_is_left_to_it_until_the_segment_is_sealed(orders: TopicFiles) -> None:
     orders.table(0, 20)
     orders.log(20, 50)
-    assert rebuild_topic(Place(orders.root), orders.name).made == []
+    assert rebuild_topic(DirectoryPlace(orders.root), orders.name).made == []
     orders.seal(0, 45)
-    found = rebuild_topic(Place(orders.root), orders.name)
+    found = rebuild_topic(DirectoryPlace(orders.root), orders.name)
     assert (tables(orders), found.problems) == ([(0, 20), (20, 45)], [])
     assert verified(orders).is_sound
 
 
 def test_a_topic_that_has_all_its_tables_is_left_as_it_is(orders: TopicFiles) -> None:
     orders.table(0, 20, keep_log=True)
-    found = rebuild_topic(Place(orders.root), orders.name)
+    found = rebuild_topic(DirectoryPlace(orders.root), orders.name)
     assert (found.made, found.replaced, found.problems) == ([], [], [])

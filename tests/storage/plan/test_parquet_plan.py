@@ -14,7 +14,7 @@ from seaweedmq.model.ring import slot_of
 from seaweedmq.spark.filters import narrowed
 from seaweedmq.spark.options import SparkOptions, parse_options
 from seaweedmq.spark.topic_access import find
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.plan.parquet_plan import ParquetPlan, divide, groups_of, plan_parquet
 from seaweedmq.storage.plan.partitions import Sharing, plan_partitions, shared
 from seaweedmq.storage.plan.read_plan import plan_read
@@ -162,7 +162,7 @@ def test_brokers_say_how_far_a_segment_is_committed_whatever_files_show(orders: 
 
 def test_brokers_give_what_no_file_shows_and_say_where_it_ends(orders: TopicFiles) -> None:
     orders.table(0, 40)
-    snapshot = read_snapshot(Place(orders.root), orders.name)
+    snapshot = read_snapshot(DirectoryPlace(orders.root), orders.name)
     pieces = plan_ranges(snapshot, ReadWindow(), BrokerOffsets(begins={0: 0}, ends={0: 55}))
     assert [(type(p), p.start_offset, p.end_offset) for p in pieces] == [(SnapshotPiece, 0, 40), (BrokerRange, 40, 55)]
     (clipped_piece,) = plan_ranges(snapshot, ReadWindow(), BrokerOffsets(begins={0: 0}, ends={0: 30}))
@@ -171,7 +171,7 @@ def test_brokers_give_what_no_file_shows_and_say_where_it_ends(orders: TopicFile
 
 
 def test_without_files_brokers_give_what_they_kept(orders: TopicFiles) -> None:
-    snapshot = read_snapshot(Place(orders.root), orders.name)
+    snapshot = read_snapshot(DirectoryPlace(orders.root), orders.name)
     (all_of_it,) = plan_ranges(snapshot, ReadWindow(), BrokerOffsets(begins={0: 10}, ends={0: 30}, is_all=True))
     assert all_of_it == BrokerRange(segment=0, start_offset=10, end_offset=30, from_earliest=True)
     window = parse_options({"topic": "shop/orders", "bootstrap": "x:1", "startingOffsets": "5"}).window
@@ -182,7 +182,7 @@ def test_without_files_brokers_give_what_they_kept(orders: TopicFiles) -> None:
 def test_stretches_that_were_planned_are_there_or_it_is_told(orders: TopicFiles) -> None:
     orders.table(20, 40)
     orders.log(40, 50)
-    snapshot = read_snapshot(Place(orders.root), orders.name)
+    snapshot = read_snapshot(DirectoryPlace(orders.root), orders.name)
     pieces = plan_ranges(snapshot, ReadWindow(ranges={0: ((25, 30), (38, 45))}))
     assert [(p.start_offset, p.end_offset) for p in pieces] == [(25, 30), (38, 40), (40, 45)]
     assert all(isinstance(p, SnapshotPiece) and p.complete for p in pieces)
@@ -197,10 +197,10 @@ def test_stretches_that_were_planned_are_there_or_it_is_told(orders: TopicFiles)
 
 def test_records_are_shared_out_by_count(orders: TopicFiles) -> None:
     orders.table(0, 100)
-    snapshot = read_snapshot(Place(orders.root), orders.name)
+    snapshot = read_snapshot(DirectoryPlace(orders.root), orders.name)
 
     def offsets(sharing: Sharing) -> list[tuple[int, int | None]]:
-        source = TopicSource(place=Place(orders.root), snapshot=snapshot)
+        source = TopicSource(place=DirectoryPlace(orders.root), snapshot=snapshot)
         partitions = plan_partitions(source, ReadWindow(), sharing=sharing)
         return [(p[0].start_offset, p[-1].end_offset) for p in partitions]
 
@@ -209,7 +209,7 @@ def test_records_are_shared_out_by_count(orders: TopicFiles) -> None:
     assert offsets(Sharing(partitions_min=2, records_max=20)) == [(n, n + 20) for n in range(0, 100, 20)]
     assert shared([], Sharing(records_max=1)) == []
     orders.log(100, 130)
-    snapshot = read_snapshot(Place(orders.root), orders.name)
+    snapshot = read_snapshot(DirectoryPlace(orders.root), orders.name)
     assert offsets(Sharing(records_max=65)) == [(0, 50), (50, 100), (100, 130)]
 
 
@@ -217,7 +217,7 @@ def test_a_sealed_segment_that_retention_emptied_is_asked_of_nobody(orders: Topi
     orders.seal(0, 40)
     orders.retention_s = 60.0
     orders.write_documents()
-    snapshot = read_snapshot(Place(orders.root), orders.name)
+    snapshot = read_snapshot(DirectoryPlace(orders.root), orders.name)
     assert plan_ranges(snapshot, ReadWindow(), BrokerOffsets(begins={}, ends={0: 40})) == []
     (piece_of_brokers,) = plan_ranges(snapshot, ReadWindow(), BrokerOffsets(begins={}, ends={0: 40}, is_all=True))
     assert piece_of_brokers == BrokerRange(segment=0, start_offset=0, end_offset=40, from_earliest=True)
@@ -231,7 +231,7 @@ def test_lost_records_are_errors(orders: TopicFiles, caplog: pytest.LogCaptureFi
     orders.seal(0, 50)
     for table in lost:
         (orders.root / table.path).unlink()
-    snapshot = read_snapshot(Place(orders.root), orders.name)
+    snapshot = read_snapshot(DirectoryPlace(orders.root), orders.name)
     known = BrokerOffsets(begins={}, ends={0: 50}) if with_brokers else None
     with pytest.raises(DataLoss, match=r"shop/orders#0: records of offsets \[0, 10\) are missing: no file holds them"):
         plan_ranges(snapshot, ReadWindow(), known)
@@ -246,14 +246,14 @@ def test_lost_records_are_errors(orders: TopicFiles, caplog: pytest.LogCaptureFi
 def test_records_that_retention_removed_are_not_lost_when_it_was_switched_off(orders: TopicFiles) -> None:
     orders.table(10, 20)
     orders.seal(0, 20)
-    record_removed(Place(orders.root), orders.name, orders.uid, {0: 10})
-    (piece,) = plan_ranges(read_snapshot(Place(orders.root), orders.name), ReadWindow())
+    record_removed(DirectoryPlace(orders.root), orders.name, orders.uid, {0: 10})
+    (piece,) = plan_ranges(read_snapshot(DirectoryPlace(orders.root), orders.name), ReadWindow())
     assert (piece.start_offset, piece.end_offset) == (10, 20)
 
 
 def test_a_key_leaves_out_segments_that_can_not_have_it(orders: TopicFiles) -> None:
     orders.open_segments(4)
-    segments = read_snapshot(Place(orders.root), orders.name).segments
+    segments = read_snapshot(DirectoryPlace(orders.root), orders.name).segments
     keys = [b"a", b"some other key", b"0123456789"]
     names = {"key": "key", "partition": "partition"}
     for key in keys:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from seaweedmq.core.files.snapshot import SnapshotPiece
 from seaweedmq.errors import Corrupt
 from seaweedmq.spark.options import parse_options
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.plan.partitions import plan_partitions, slices
 from seaweedmq.storage.plan.topic_source import TopicSource
 from seaweedmq.storage.plan.window import Interval, ReadWindow
@@ -62,7 +62,7 @@ def test_offsets_decide_without_opening_a_file(tmp_path: Path) -> None:
         orders.table(start, start + 20)
     for file in orders.files():
         (tmp_path / file.path).write_bytes(b"not Parquet at all")
-    source = TopicSource(place=Place(tmp_path), snapshot=read_snapshot(Place(tmp_path), orders.name))
+    source = TopicSource(place=DirectoryPlace(tmp_path), snapshot=read_snapshot(DirectoryPlace(tmp_path), orders.name))
     window = parse_options({**REQUIRED, "startingOffsets": "30", "endingOffsets": "41"}).window
     (partition,) = plan_partitions(source, window)
     assert [(p.start_offset, p.end_offset) for p in partition] == [(30, 40), (40, 41)]
@@ -75,6 +75,6 @@ def test_tables_out_of_time_are_left_out_by_their_statistics(tmp_path: Path) -> 
     for start in range(0, 100, 20):
         orders.table(start, start + 20)
     window = ReadWindow(timestamps=Interval(NOON_US + 45 * STEP_US, NOON_US + 61 * STEP_US))
-    source = TopicSource(place=Place(tmp_path), snapshot=read_snapshot(Place(tmp_path), orders.name))
+    source = TopicSource(place=DirectoryPlace(tmp_path), snapshot=read_snapshot(DirectoryPlace(tmp_path), orders.name))
     (partition,) = plan_partitions(source, window)
     assert [(p.start_offset, p.end_offset) for p in partition] == [(40, 60), (60, 80)]

@@ -9,7 +9,7 @@ import pytest
 from seaweedmq.codec.logfile import decode_preamble, encode_preamble
 from seaweedmq.errors import OutOfRange
 from seaweedmq.model.segment import ProducerState
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.read.producer_lookup import stored_sequence
 from tests.support.topic_files import TopicFiles
 
@@ -21,7 +21,13 @@ def found(
     files: TopicFiles, producer: tuple[int, int] = OURS, *, since_us: int = 0, sequence: int = 0, offset: int = 0
 ) -> int:
     return stored_sequence(
-        Place(files.root), files.topic, files.segments[0], producer, since_us=since_us, sequence=sequence, offset=offset
+        DirectoryPlace(files.root),
+        files.topic,
+        files.segments[0],
+        producer,
+        since_us=since_us,
+        sequence=sequence,
+        offset=offset,
     )
 
 

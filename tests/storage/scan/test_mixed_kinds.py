@@ -7,7 +7,7 @@ import pytest
 
 from seaweedmq.codec.state.documents import lineage_document, topic_document
 from seaweedmq.codec.topic_schema import schema_to_bytes
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.plan.partitions import plan_partitions
 from seaweedmq.storage.plan.topic_source import TopicSource
 from seaweedmq.storage.plan.window import ReadWindow
@@ -36,10 +36,10 @@ async def test_plain_records_lack_columns(tmp_path: Path, is_converted: bool, ch
     ]
     await write_log(store, 0, frames)
     if is_converted:
-        assert len(convert_files(Place(tmp_path), topic, await logs_of(store), None, 500)) == 4
-    snapshot = read_snapshot(Place(tmp_path), NAME)
+        assert len(convert_files(DirectoryPlace(tmp_path), topic, await logs_of(store), None, 500)) == 4
+    snapshot = read_snapshot(DirectoryPlace(tmp_path), NAME)
     scan = scan_of(tmp_path, snapshot.topic, chosen)
-    parts = plan_partitions(TopicSource(place=Place(tmp_path), snapshot=snapshot), ReadWindow(), 1)
+    parts = plan_partitions(TopicSource(place=DirectoryPlace(tmp_path), snapshot=snapshot), ReadWindow(), 1)
     batches = [batch for part in parts for batch in scan.read(part)]
     table = pa.Table.from_batches(batches)
     assert table["number"].to_pylist() == [number for _, number in ROWS]

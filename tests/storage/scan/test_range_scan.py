@@ -10,7 +10,7 @@ import pytest
 
 from seaweedmq.core.files.snapshot import plan_snapshot
 from seaweedmq.errors import Corrupt
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.plan.scan_ranges import ScanRange, plan_ranges
 from seaweedmq.storage.plan.topic_source import BrokerOffsets
 from seaweedmq.storage.plan.window import Interval, ReadWindow
@@ -99,7 +99,7 @@ def test_where_files_end_the_brokers_go_on(orders: TopicFiles) -> None:
         assert all(row["value"] == b"s0v%d" % row["offset"] for row in rows)
         return [row["offset"] for row in rows]
 
-    snapshot = read_snapshot(Place(orders.root), orders.name)
+    snapshot = read_snapshot(DirectoryPlace(orders.root), orders.name)
     planned = plan_ranges(snapshot, ReadWindow(), BrokerOffsets(begins={}, ends={0: 30}))
     assert (offsets(planned), asked) == (list(range(5, 28)), [(0, 20, 30)])
     orders.convert(only=10)

@@ -14,7 +14,7 @@ from seaweedmq.codec.paths import GROUPS, TOPIC_DOCUMENT, journal_name, log_dir,
 from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.errors import InvalidArgument, StorageFailed, StorageFull
 from seaweedmq.storage import file_io
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.store.files import FileSegmentStore, open_store
 from tests.support.segments import NAME, begin_log, make_topic, write_log
 
@@ -92,7 +92,7 @@ async def test_fsync_is_never_retried_after_it_failed(store: FileSegmentStore, m
 
 async def test_an_append_with_its_fsync_flushes_all(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
-    for owner, name in ((file_io, "write_all"), (file_io, "sync_file"), (Place, "sync_names")):
+    for owner, name in ((file_io, "write_all"), (file_io, "sync_file"), (DirectoryPlace, "sync_names")):
         noted(monkeypatch, owner, name, calls)
     log = await begin_log(store, 0)
     calls.clear()
@@ -145,7 +145,7 @@ async def test_a_reader_that_goes_back_reads_the_rest(store: FileSegmentStore, m
 
 async def test_documents_put_together_sync_names_once(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
-    monkeypatch.setattr(Place, "sync_names", lambda _, directory: synced.append(directory))
+    monkeypatch.setattr(DirectoryPlace, "sync_names", lambda _, directory: synced.append(directory))
     documents = {"topic.json": b"{}", "lineage.json": b"{}"}
     await store.put_documents(NAME, documents, is_durable=False)
     assert synced == []

@@ -12,7 +12,7 @@ from seaweedmq.codec.paths import CLUSTER_DOCUMENT, TOPIC_DOCUMENT, journal_name
 from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.errors import NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.cluster import STORAGE_FORMAT, StorageMarker
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.staging import StagedSink
 from seaweedmq.storage.store import marker as markers
 from seaweedmq.storage.store.files import FileSegmentStore
@@ -55,7 +55,7 @@ class Mount:
 def mount(tmp_path: Path) -> Mount:
     root = tmp_path / "root"
     root.mkdir()
-    markers.create_marker(Place(root), MARKER)
+    markers.create_marker(DirectoryPlace(root), MARKER)
     return Mount(root)
 
 
@@ -106,7 +106,7 @@ def test_writes_to_an_open_file_verify_the_marker_at_times(mount: Mount, monkeyp
         stats.append(path)
         return stat(path, *args, **kwargs)  # type: ignore[arg-type]
 
-    guard = RootGuard(Place(mount.root), CLUSTER)
+    guard = RootGuard(DirectoryPlace(mount.root), CLUSTER)
     monkeypatch.setattr(os, "stat", counted)
     monkeypatch.setattr(markers.time, "monotonic", lambda: now_s)
     now_s = 100.0
@@ -137,7 +137,7 @@ async def test_the_table_worker_does_nothing_without_the_marker(
         fall_away_after(monkeypatch, mount, 1)
     else:
         mount.fall_away()
-    common = Place(mount.root), CLUSTER, make_topic()
+    common = DirectoryPlace(mount.root), CLUSTER, make_topic()
     if kind == "convert":
         logs: dict[str, Any] = {"logs": [file_fields(log)], "end_offset": None, "row_group_bytes": 1_000}
         line = encode_request(CONVERT, *common, **logs, table_grace_s=1.0, confirmed_us=0)
@@ -154,7 +154,7 @@ async def test_the_table_worker_does_nothing_without_the_marker(
 
 def test_a_sink_stages_nothing_beneath_a_lost_mount(mount: Mount) -> None:
     (mount.root / "topics").mkdir()
-    sink = StagedSink(Place(mount.root), NAME, "q-1")
+    sink = StagedSink(DirectoryPlace(mount.root), NAME, "q-1")
     with pytest.raises(NotFound, match="it was deleted"):
         sink.bind_topic(7)
     mount.fall_away()

@@ -17,7 +17,7 @@ from seaweedmq.codec.paths import table_dir
 from seaweedmq.core.files.compaction import TableMerge
 from seaweedmq.errors import Unavailable
 from seaweedmq.storage import file_io
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables import files as table_files
 from seaweedmq.storage.tables.compact import publish_merge
@@ -64,7 +64,13 @@ def before(turns: Turns, call: Callable[..., Any]) -> Callable[..., Any]:
 def in_turns(turns: Turns, work: Callable[[Any], None], items: Sequence[Any]) -> None:
     """Do all work at once, step by step: each call of the storage is one."""
     with pytest.MonkeyPatch.context() as patch:
-        steps = ((Place, "tables"), (Place, "publish"), (Path, "touch"), (Path, "glob"), (Path, "unlink"))
+        steps = (
+            (DirectoryPlace, "tables"),
+            (DirectoryPlace, "publish"),
+            (Path, "touch"),
+            (Path, "glob"),
+            (Path, "unlink"),
+        )
         for owner, name in steps:
             patch.setattr(owner, name, before(turns, getattr(owner, name)))
         patch.setattr(file_io, "remove_stale_temporaries", lambda *args: None)
@@ -84,7 +90,7 @@ def test_tables_of_converters_without_a_common_lock_never_overlap(
 
     def convert(span: tuple[int, int]) -> None:
         try:
-            target = DirectoryTarget(Place(root), NAME, 0)
+            target = DirectoryTarget(DirectoryPlace(root), NAME, 0)
             sink = target.create()
             turns.step()
             target.publish(sink, *span)
@@ -94,7 +100,7 @@ def test_tables_of_converters_without_a_common_lock_never_overlap(
             turns.done()
 
     in_turns(turns, convert, ranges)
-    tables = sorted((t.base_offset, t.end_offset or 0) for t in Place(root).tables(NAME, [0]))
+    tables = sorted((t.base_offset, t.end_offset or 0) for t in DirectoryPlace(root).tables(NAME, [0]))
     assert all(one[1] <= other[0] for one, other in itertools.pairwise(tables)), tables
     assert not list((root / table_dir(NAME)).glob(f"{CLAIM_PREFIX}*"))
 
@@ -106,24 +112,24 @@ def test_of_merges_on_machines_that_do_not_see_each_other_no_two_replace_the_sam
 ) -> None:
     root = tmp_path_factory.mktemp("storage")
     (root / table_dir(NAME)).mkdir(parents=True)
-    target = DirectoryTarget(Place(root), NAME, 0)
+    target = DirectoryTarget(DirectoryPlace(root), NAME, 0)
     tables = [target.publish(target.create(), n, n + 1) for n in range(12)]
     merges = [TableMerge(tables=tuple(tables[base : max(end, base + 2)])) for base, end in ranges]
     turns = Turns(random.Random(seed), len(merges))
 
     def merge(one: TableMerge) -> None:
         try:
-            sink = DirectoryTarget(Place(root), NAME, 0).create()
+            sink = DirectoryTarget(DirectoryPlace(root), NAME, 0).create()
             sink.close()
             turns.step()
-            publish_merge(Place(root), one, str(Path(sink.name).relative_to(root)))
+            publish_merge(DirectoryPlace(root), make_topic(), one, str(Path(sink.name).relative_to(root)))
         except Unavailable:
             pass  # another one was faster
         finally:
             turns.done()
 
     in_turns(turns, merge, merges)
-    left = sorted((t.base_offset, t.end_offset or 0) for t in Place(root).tables(NAME, [0]))
+    left = sorted((t.base_offset, t.end_offset or 0) for t in DirectoryPlace(root).tables(NAME, [0]))
     assert [left[0][0], left[-1][1]] == [0, 12]
     assert all(one[1] == other[0] for one, other in itertools.pairwise(left)), left
     assert not list((root / table_dir(NAME)).glob(".[ct]*"))
@@ -139,11 +145,11 @@ async def test_a_claim_that_was_left_behind_holds_others_up_for_a_while(tmp_path
     for other in elsewhere:
         other.touch()
     with pytest.raises(Unavailable, match=r"about to publish offsets \[5, 20\)"):
-        table_files.convert_files(Place(tmp_path), make_topic(), await logs_of(store), None, 10_000)
+        table_files.convert_files(DirectoryPlace(tmp_path), make_topic(), await logs_of(store), None, 10_000)
     old_s = claim.stat().st_mtime - CLAIM_AGE_S_MAX - 1
     for old in (claim, *elsewhere[:2]):
         os.utime(old, (old_s, old_s))
-    table_files.convert_files(Place(tmp_path), make_topic(), await logs_of(store), None, 10_000)
+    table_files.convert_files(DirectoryPlace(tmp_path), make_topic(), await logs_of(store), None, 10_000)
     assert [(t.base_offset, t.end_offset) for t in await tables_of(store)] == [(0, 10)]
     assert list(claim.parent.glob(f"{CLAIM_PREFIX}*")) == elsewhere[2:]
     await store.close()

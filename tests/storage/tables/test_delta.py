@@ -22,9 +22,9 @@ from seaweedmq.errors import Conflict, Corrupt, NotFound, StorageFailed
 from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.storage import file_io
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.jobs.compacting import compact_topic
 from seaweedmq.storage.jobs.rebuilding import rebuild_topic
-from seaweedmq.storage.place import Place
 from seaweedmq.storage.tables.delta import updater
 from seaweedmq.storage.tables.delta.cache import UID_KEY
 from seaweedmq.storage.tables.delta.updater import DeltaLogs, rebuild_log, reconcile
@@ -81,32 +81,32 @@ def unreadable(orders: TopicFiles) -> Iterator[None]:
 
 def by_now(logs: DeltaLogs, orders: TopicFiles) -> int | None:
     """Reconcile like a broker whose clock is confirmed."""
-    return logs.reconcile(Place(orders.root), orders.topic, confirmed_us=time.time_ns() // 1_000)
+    return logs.reconcile(DirectoryPlace(orders.root), orders.topic, confirmed_us=time.time_ns() // 1_000)
 
 
 def offsets(orders: TopicFiles, version: int | None = None) -> list[tuple[int, int]]:
     """Return the offset ranges of the tables of a version, by default the newest."""
-    newest = history(Place(orders.root), orders.name)[-1].version
+    newest = history(DirectoryPlace(orders.root), orders.name)[-1].version
     tables = tables_of_version(orders, newest if version is None else version)
     return [(t.base_offset, t.end_offset) for t in tables]
 
 
 def test_a_topic_without_tables_has_no_log(orders: TopicFiles) -> None:
-    assert reconcile(Place(orders.root), orders.topic) is None
+    assert reconcile(DirectoryPlace(orders.root), orders.topic) is None
     orders.log(0, 10)
-    assert reconcile(Place(orders.root), orders.topic) is None
+    assert reconcile(DirectoryPlace(orders.root), orders.topic) is None
     assert not log_of(orders).exists()
     with pytest.raises(NotFound, match=r"shop/orders has no Delta log .*table rebuild"):
-        history(Place(orders.root), orders.name)
+        history(DirectoryPlace(orders.root), orders.name)
 
 
 def test_each_table_that_came_is_a_version_and_nothing_new_is_none(orders: TopicFiles) -> None:
     logs = DeltaLogs()
     for n in range(3):
         orders.table(10 * n, 10 * n + 10)
-        assert logs.reconcile(Place(orders.root), orders.topic) == n
-        assert logs.reconcile(Place(orders.root), orders.topic) is None
-        assert reconcile(Place(orders.root), orders.topic) is None, (
+        assert logs.reconcile(DirectoryPlace(orders.root), orders.topic) == n
+        assert logs.reconcile(DirectoryPlace(orders.root), orders.topic) is None
+        assert reconcile(DirectoryPlace(orders.root), orders.topic) is None, (
             "a process that remembers nothing finds nothing to do"
         )
     assert offsets(orders) == [(0, 10), (10, 20), (20, 30)]
@@ -125,7 +125,7 @@ def test_each_table_that_came_is_a_version_and_nothing_new_is_none(orders: Topic
 def test_the_log_names_the_columns_with_statistics(tmp_path: Path, partitions: int | None) -> None:
     files = TopicFiles(tmp_path, schema=pa.schema([("number", pa.int64())]), partitions=partitions)
     files.table(0, 10)
-    reconcile(Place(tmp_path), files.topic)
+    reconcile(DirectoryPlace(tmp_path), files.topic)
     (metadata,) = actions(files, 0, "metaData")
     named = metadata["configuration"]["delta.dataSkippingStatsColumns"].split(",")
     assert named == ["_segment", *(["_partition"] if partitions else []), "_offset", "_timestamp"]
@@ -136,7 +136,7 @@ def test_the_log_names_the_columns_with_statistics(tmp_path: Path, partitions: i
 
 def test_versions_and_moved_logs_are_dated_by_the_given_clock(orders: TopicFiles) -> None:
     orders.table(0, 10)
-    place = Place(orders.root)
+    place = DirectoryPlace(orders.root)
     reconcile(place, orders.topic, wall_us=lambda: 1_700_000_000_000_000)
     assert [v.timestamp_us for v in history(place, orders.name)] == [1_700_000_000_000_000]
     rebuild_log(place, orders.topic, wall_us=lambda: 1_800_000_000_000_000)
@@ -157,16 +157,16 @@ def test_a_second_name_for_the_log_is_durable_first(orders: TopicFiles, monkeypa
             synced.append(kept.exists() and not commits_of(orders))
 
     monkeypatch.setattr(file_io, "sync_directory", sync)
-    reconcile(Place(orders.root), orders.topic)
+    reconcile(DirectoryPlace(orders.root), orders.topic)
     assert synced == [True]
 
 
 def test_second_names_that_a_copy_of_the_storage_lost_come_back(orders: TopicFiles) -> None:
     for n in range(3):
         orders.table(10 * n, 10 * n + 10)
-    reconcile(Place(orders.root), orders.topic)
+    reconcile(DirectoryPlace(orders.root), orders.topic)
     shutil.rmtree(folder_of(orders) / ".kept")
-    assert reconcile(Place(orders.root), orders.topic) is None
+    assert reconcile(DirectoryPlace(orders.root), orders.topic) is None
     assert len(list((folder_of(orders) / ".kept").iterdir())) == 3
 
 
@@ -185,26 +185,26 @@ def test_where_files_have_one_name_the_log_names_that_and_who_may_not_give_a_sec
     monkeypatch.setattr(os, "link", no_links)
     if error == errno.EACCES:
         with pytest.raises(StorageFailed, match="ermission"):
-            reconcile(Place(orders.root), orders.topic)
+            reconcile(DirectoryPlace(orders.root), orders.topic)
         return
-    assert reconcile(Place(orders.root), orders.topic) == 0
+    assert reconcile(DirectoryPlace(orders.root), orders.topic) == 0
     assert [a["path"] for a in actions(orders, 0, "add")] == [
         "00000000-00000000000000000000-00000000000000000010.parquet"
     ]
     orders.table(10, 20)
-    assert reconcile(Place(orders.root), orders.topic) == 1, "nor is a link needed to make a version"
+    assert reconcile(DirectoryPlace(orders.root), orders.topic) == 1, "nor is a link needed to make a version"
 
 
 def test_a_compaction_is_one_version_before_and_after_the_old_names_go(orders: TopicFiles, tmp_path: Path) -> None:
     for n in range(4):
         orders.table(10 * n, 10 * n + 10)
     logs = DeltaLogs()
-    logs.reconcile(Place(orders.root), orders.topic)
+    logs.reconcile(DirectoryPlace(orders.root), orders.topic)
     merge(orders, 0, 30, tmp_path / "aside")
-    assert (logs.reconcile(Place(orders.root), orders.topic), offsets(orders)) == (1, [(0, 30), (30, 40)])
+    assert (logs.reconcile(DirectoryPlace(orders.root), orders.topic), offsets(orders)) == (1, [(0, 30), (30, 40)])
     unlink_within(orders, 0, 30)
-    assert logs.reconcile(Place(orders.root), orders.topic) is None
-    done = history(Place(orders.root), orders.name)[-1]
+    assert logs.reconcile(DirectoryPlace(orders.root), orders.topic) is None
+    done = history(DirectoryPlace(orders.root), orders.name)[-1]
     assert (done.operation, done.added, done.removed, done.records) == ("OPTIMIZE", 1, 3, 40)
     assert not any(a["dataChange"] for kind in ("add", "remove") for a in actions(orders, 1, kind))
     assert offsets(orders, 0) == [(0, 10), (10, 20), (20, 30), (30, 40)], "the version before is still there"
@@ -213,15 +213,15 @@ def test_a_compaction_is_one_version_before_and_after_the_old_names_go(orders: T
 def test_what_retention_removed_goes_from_the_log(orders: TopicFiles) -> None:
     for n in range(3):
         orders.table(10 * n, 10 * n + 10)
-    reconcile(Place(orders.root), orders.topic)
+    reconcile(DirectoryPlace(orders.root), orders.topic)
     unlink_within(orders, 0, 10 + 1)
-    assert reconcile(Place(orders.root), orders.topic) == 1
-    done = history(Place(orders.root), orders.name)[-1]
+    assert reconcile(DirectoryPlace(orders.root), orders.topic) == 1
+    done = history(DirectoryPlace(orders.root), orders.name)[-1]
     assert (done.operation, done.added, done.removed, done.records) == ("DELETE", 0, 1, 20)
     unlink_within(orders, 0, 100)
-    assert (reconcile(Place(orders.root), orders.topic), offsets(orders)) == (2, [])
+    assert (reconcile(DirectoryPlace(orders.root), orders.topic), offsets(orders)) == (2, [])
     orders.table(30, 40)
-    assert (reconcile(Place(orders.root), orders.topic), offsets(orders)) == (3, [(30, 40)])
+    assert (reconcile(DirectoryPlace(orders.root), orders.topic), offsets(orders)) == (3, [(30, 40)])
 
 
 def test_what_was_deleted_by_hand_and_segments_that_are_forgotten_do_not_count(tmp_path: Path) -> None:
@@ -230,12 +230,12 @@ def test_what_was_deleted_by_hand_and_segments_that_are_forgotten_do_not_count(t
         for n in range(2):
             orders.table(10 * n, 10 * n + 10, segment=segment)
     logs = DeltaLogs()
-    logs.reconcile(Place(tmp_path), orders.topic)
+    logs.reconcile(DirectoryPlace(tmp_path), orders.topic)
     emptied = replace(orders.topic, low_watermarks=(10, 5))
-    assert logs.reconcile(Place(tmp_path), emptied) == 1
+    assert logs.reconcile(DirectoryPlace(tmp_path), emptied) == 1
     assert [(t.segment, t.base_offset) for t in tables_of_version(orders, 1)] == [(0, 10), (1, 0), (1, 10)]
     forgotten = replace(emptied, pruned=IdRanges(((1, 2),)))
-    assert logs.reconcile(Place(tmp_path), forgotten) == 2
+    assert logs.reconcile(DirectoryPlace(tmp_path), forgotten) == 2
     assert [t.segment for t in tables_of_version(orders, 2)] == [0]
 
 
@@ -263,13 +263,13 @@ def test_what_is_no_sound_table_never_enters_and_does_when_it_is_mended(
         other = TopicFiles(tmp_path / "other", uid=8)
         broken.write_bytes((other.root / other.table(10, 20).path).read_bytes())
     logs = DeltaLogs()
-    assert (logs.reconcile(Place(orders.root), orders.topic), offsets(orders)) == (0, [(0, 10)])
+    assert (logs.reconcile(DirectoryPlace(orders.root), orders.topic), offsets(orders)) == (0, [(0, 10)])
     assert caplog.text.count("table omitted from the Delta log: ") == 1
     assert broken.name in caplog.text
-    assert logs.reconcile(Place(orders.root), orders.topic) is None
+    assert logs.reconcile(DirectoryPlace(orders.root), orders.topic) is None
     assert caplog.text.count("table omitted from the Delta log: ") == 1, "logged once"
     broken.write_bytes(sound)
-    assert (logs.reconcile(Place(orders.root), orders.topic), offsets(orders)) == (1, [(0, 10), (10, 20)])
+    assert (logs.reconcile(DirectoryPlace(orders.root), orders.topic), offsets(orders)) == (1, [(0, 10), (10, 20)])
 
 
 def test_a_damaged_compacted_table_leaves_those_it_was_to_replace(orders: TopicFiles, tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_a_damaged_compacted_table_leaves_those_it_was_to_replace(orders: TopicF
     content = merged.read_bytes()
     merged.unlink()
     merged.write_bytes(content[:-50])
-    assert (reconcile(Place(orders.root), orders.topic), offsets(orders)) == (0, [(0, 10), (10, 20)])
+    assert (reconcile(DirectoryPlace(orders.root), orders.topic), offsets(orders)) == (0, [(0, 10), (10, 20)])
 
 
 def test_foreign_files_are_left_alone(orders: TopicFiles) -> None:
@@ -287,23 +287,23 @@ def test_foreign_files_are_left_alone(orders: TopicFiles) -> None:
     for name in ("orders.parquet", "0-0-10.parquet", ".hidden.parquet", ".tmp-1", "_SUCCESS"):
         (folder_of(orders) / name).write_bytes(b"foreign")
     (folder_of(orders) / "00000000-00000000000000000010-00000000000000000020.parquet").mkdir()
-    assert (reconcile(Place(orders.root), orders.topic), offsets(orders)) == (0, [(0, 10)])
+    assert (reconcile(DirectoryPlace(orders.root), orders.topic), offsets(orders)) == (0, [(0, 10)])
 
 
 def test_of_two_processes_at_once_one_makes_each_version_and_both_end_in_line(orders: TopicFiles) -> None:
     mine, others = DeltaLogs(), DeltaLogs()
     orders.table(0, 10)
-    assert mine.reconcile(Place(orders.root), orders.topic) == 0
-    assert others.reconcile(Place(orders.root), orders.topic) is None
+    assert mine.reconcile(DirectoryPlace(orders.root), orders.topic) == 0
+    assert others.reconcile(DirectoryPlace(orders.root), orders.topic) is None
     orders.table(10, 20)
-    assert others.reconcile(Place(orders.root), orders.topic) == 1
-    assert mine.reconcile(Place(orders.root), orders.topic) is None, "the version of the other is taken in"
+    assert others.reconcile(DirectoryPlace(orders.root), orders.topic) == 1
+    assert mine.reconcile(DirectoryPlace(orders.root), orders.topic) is None, "the version of the other is taken in"
     orders.table(20, 30)
     barrier = threading.Barrier(4)
 
     def go(logs: DeltaLogs) -> int | None:
         barrier.wait()
-        return logs.reconcile(Place(orders.root), orders.topic)
+        return logs.reconcile(DirectoryPlace(orders.root), orders.topic)
 
     with ThreadPoolExecutor(4) as pool:
         made = list(pool.map(go, [mine, others, DeltaLogs(), DeltaLogs()]))
@@ -311,7 +311,7 @@ def test_of_two_processes_at_once_one_makes_each_version_and_both_end_in_line(or
 
 
 def test_a_commit_that_was_overtaken_decides_anew(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    place, topic = Place(orders.root), orders.topic
+    place, topic = DirectoryPlace(orders.root), orders.topic
     orders.table(0, 10)
     with overtaken(lambda _: (orders.table(10, 20), reconcile(place, topic))) as tried:
         assert reconcile(place, topic) is None
@@ -340,16 +340,16 @@ def test_what_others_commit_is_taken_in_without_reading_the_log_anew(orders: Top
             orders.table(10 * n, 10 * n + 10)
             if n % 8 == 7:
                 merge(orders, 10 * n - 30, 10 * n + 10, tmp_path / "aside")
-            assert brokers[n % 2].reconcile(Place(orders.root), orders.topic) == n
+            assert brokers[n % 2].reconcile(DirectoryPlace(orders.root), orders.topic) == n
             if n % 8 == 7:
                 unlink_within(orders, 10 * n - 30, 10 * n + 10)
-            assert brokers[n % 3 % 2].reconcile(Place(orders.root), orders.topic) is None
+            assert brokers[n % 3 % 2].reconcile(DirectoryPlace(orders.root), orders.topic) is None
 
     go_on(range(12))
     with unreadable(orders):
         go_on(range(12, 24))
-    assert [v.records for v in history(Place(orders.root), orders.name)] == [10 * n + 10 for n in range(24)]
-    assert reconcile(Place(orders.root), orders.topic) is None, "a reader of the whole log finds nothing to do"
+    assert [v.records for v in history(DirectoryPlace(orders.root), orders.name)] == [10 * n + 10 for n in range(24)]
+    assert reconcile(DirectoryPlace(orders.root), orders.topic) is None, "a reader of the whole log finds nothing to do"
     made = [int(p.name[:20]) for p in log_of(orders).glob("*.checkpoint.parquet")]
     assert len(made) <= 24 / OFTEN, "nor does each make checkpoints of its own"
 
@@ -358,11 +358,11 @@ def test_who_is_overtaken_goes_on_with_what_it_knows(orders: TopicFiles) -> None
     mine, others = DeltaLogs(), DeltaLogs()
     orders.table(0, 10)
     for logs in (mine, others):
-        logs.reconcile(Place(orders.root), orders.topic)
+        logs.reconcile(DirectoryPlace(orders.root), orders.topic)
     orders.table(10, 20)
     forgotten = replace(orders.topic, pruned=IdRanges(((0, 1),)))  # so it removes what is live for the other
-    with unreadable(orders), overtaken(lambda _: others.reconcile(Place(orders.root), forgotten)) as tried:
-        assert mine.reconcile(Place(orders.root), orders.topic) == 2
+    with unreadable(orders), overtaken(lambda _: others.reconcile(DirectoryPlace(orders.root), forgotten)) as tried:
+        assert mine.reconcile(DirectoryPlace(orders.root), orders.topic) == 2
     assert (tried, offsets(orders)) == ([f"{n:020d}.json" for n in (1, 2)], [(0, 10), (10, 20)])
 
 
@@ -371,21 +371,21 @@ def test_a_topic_is_remembered_however_many_tables_it_has_and_many_topics_within
     one, other = TopicFiles(tmp_path / "one"), TopicFiles(tmp_path / "other")
     for n in range(5):
         one.table(n, n + 1)
-        assert logs.reconcile(Place(one.root), one.topic) == n
+        assert logs.reconcile(DirectoryPlace(one.root), one.topic) == n
     with unreadable(one):
         one.table(5, 6)
-        assert logs.reconcile(Place(one.root), one.topic) == 5
+        assert logs.reconcile(DirectoryPlace(one.root), one.topic) == 5
     other.table(0, 1)
-    assert logs.reconcile(Place(other.root), other.topic) == 0
+    assert logs.reconcile(DirectoryPlace(other.root), other.topic) == 0
     with unreadable(one), pytest.raises(Corrupt):
-        logs.reconcile(Place(one.root), one.topic)
+        logs.reconcile(DirectoryPlace(one.root), one.topic)
     one.table(6, 7)
-    assert logs.reconcile(Place(one.root), one.topic) == 6
+    assert logs.reconcile(DirectoryPlace(one.root), one.topic) == 6
 
 
 def test_a_table_that_another_enters_meanwhile_is_kept(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     orders.table(0, 10)
-    reconcile(Place(orders.root), orders.topic)
+    reconcile(DirectoryPlace(orders.root), orders.topic)
     orders.table(10, 20)
     listing = os.listdir
 
@@ -394,22 +394,22 @@ def test_a_table_that_another_enters_meanwhile_is_kept(orders: TopicFiles, monke
         if path == folder_of(orders):
             monkeypatch.setattr(os, "listdir", listing)
             orders.table(20, 30)
-            reconcile(Place(orders.root), orders.topic)
+            reconcile(DirectoryPlace(orders.root), orders.topic)
         return found
 
     monkeypatch.setattr(os, "listdir", overtake)
-    assert reconcile(Place(orders.root), orders.topic) is None, "the other process added both"
-    assert [v.operation for v in history(Place(orders.root), orders.name)] == ["CREATE TABLE", "WRITE"]
+    assert reconcile(DirectoryPlace(orders.root), orders.topic) is None, "the other process added both"
+    assert [v.operation for v in history(DirectoryPlace(orders.root), orders.name)] == ["CREATE TABLE", "WRITE"]
     assert offsets(orders) == [(0, 10), (10, 20), (20, 30)]
 
 
 def test_a_cached_listing_of_the_tables_is_dropped_first(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder as an NFS client shows it: unchanged, until the client changes it itself."""
     orders.table(0, 10)
-    reconcile(Place(orders.root), orders.topic)
+    reconcile(DirectoryPlace(orders.root), orders.topic)
     cached: list[str] | None = [path.name for path in folder_of(orders).iterdir()]
     orders.table(10, 20)
-    reconcile(Place(orders.root), orders.topic)
+    reconcile(DirectoryPlace(orders.root), orders.topic)
     listing, refresh_cache = os.listdir, file_io.refresh_cache
 
     def anew(folder: Path) -> None:
@@ -419,19 +419,19 @@ def test_a_cached_listing_of_the_tables_is_dropped_first(orders: TopicFiles, mon
 
     monkeypatch.setattr(file_io, "refresh_cache", anew)
     monkeypatch.setattr(os, "listdir", lambda path: cached if cached and path == folder_of(orders) else listing(path))
-    assert reconcile(Place(orders.root), orders.topic) is None
+    assert reconcile(DirectoryPlace(orders.root), orders.topic) is None
     assert offsets(orders) == [(0, 10), (10, 20)]
 
 
 def test_who_may_only_read_finds_the_log_in_line(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     orders.table(0, 10)
-    reconcile(Place(orders.root), orders.topic)
+    reconcile(DirectoryPlace(orders.root), orders.topic)
 
     def refuse(folder: Path) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr(file_io, "refresh_cache", refuse)
-    assert reconcile(Place(orders.root), orders.topic) is None
+    assert reconcile(DirectoryPlace(orders.root), orders.topic) is None
 
 
 def test_killed_at_any_write_the_next_call_finishes(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -462,13 +462,13 @@ def test_killed_at_any_write_the_next_call_finishes(orders: TopicFiles, monkeypa
         orders.table(10 * step, 10 * step + 10)
         left = step
         try:
-            reconcile(Place(orders.root), orders.topic)
+            reconcile(DirectoryPlace(orders.root), orders.topic)
         except Killed:
             killed += 1
         left = -1
-        reconcile(Place(orders.root), orders.topic)
+        reconcile(DirectoryPlace(orders.root), orders.topic)
         assert len(offsets(orders)) == step
-        assert reconcile(Place(orders.root), orders.topic) is None
+        assert reconcile(DirectoryPlace(orders.root), orders.topic) is None
     assert killed >= 5
 
 
@@ -483,7 +483,7 @@ def test_a_checkpoint_comes_after_some_versions_and_old_ones_go_with_their_time(
     assert [p.name for p in log_of(orders).glob("*.checkpoint.parquet")] == [f"{OFTEN - 1:020d}.checkpoint.parquet"]
     assert json.loads((log_of(orders) / "_last_checkpoint").read_text())["version"] == OFTEN - 1
     assert len(commits_of(orders)) == OFTEN + 4
-    assert reconcile(Place(orders.root), orders.topic) is None
+    assert reconcile(DirectoryPlace(orders.root), orders.topic) is None
     assert len(offsets(orders)) == OFTEN + 4
     for name in commits_of(orders):
         os.utime(log_of(orders) / name, (1, 1))
@@ -493,8 +493,8 @@ def test_a_checkpoint_comes_after_some_versions_and_old_ones_go_with_their_time(
         by_now(logs, orders)
     kept = commits_of(orders)
     assert kept[0] == f"{OFTEN - 1:020d}.json", "what the versions of the last hour need stays"
-    assert history(Place(orders.root), orders.name)[0].version == OFTEN - 1
-    assert reconcile(Place(orders.root), orders.topic) is None
+    assert history(DirectoryPlace(orders.root), orders.name)[0].version == OFTEN - 1
+    assert reconcile(DirectoryPlace(orders.root), orders.topic) is None
 
 
 @pytest.mark.usefixtures("checkpoints")
@@ -503,18 +503,18 @@ def test_versions_stay_that_are_not_confirmed_to_be_old(orders: TopicFiles) -> N
     logs = DeltaLogs()
     for n in range(2 * OFTEN + 3):
         orders.table(n, n + 1)
-        logs.reconcile(Place(orders.root), orders.topic)
+        logs.reconcile(DirectoryPlace(orders.root), orders.topic)
         for name in commits_of(orders):
             os.utime(log_of(orders) / name, (10_000, 10_000))
-    assert history(Place(orders.root), orders.name)[0].version == 0
+    assert history(DirectoryPlace(orders.root), orders.name)[0].version == 0
     for n in range(10, 10 + OFTEN):
         orders.table(n, n + 1)
-        logs.reconcile(Place(orders.root), orders.topic, confirmed_us=(10_000 + 3_599) * US_PER_S)
-    assert history(Place(orders.root), orders.name)[0].version == 0
+        logs.reconcile(DirectoryPlace(orders.root), orders.topic, confirmed_us=(10_000 + 3_599) * US_PER_S)
+    assert history(DirectoryPlace(orders.root), orders.name)[0].version == 0
     for n in range(20, 20 + OFTEN):
         orders.table(n, n + 1)
-        logs.reconcile(Place(orders.root), orders.topic, confirmed_us=(10_000 + 3_601) * US_PER_S)
-    assert history(Place(orders.root), orders.name)[0].version > 0
+        logs.reconcile(DirectoryPlace(orders.root), orders.topic, confirmed_us=(10_000 + 3_601) * US_PER_S)
+    assert history(DirectoryPlace(orders.root), orders.name)[0].version > 0
 
 
 def test_a_log_that_seldom_gets_a_version_keeps_few_of_them(orders: TopicFiles) -> None:
@@ -541,16 +541,16 @@ def test_a_job_lets_versions_stay_for_as_long_as_the_brokers_do(orders: TopicFil
     days_s = 10 * 86_400.0
     for n in range(OFTEN + 3):
         orders.table(n, n + 1)
-        reconcile(Place(orders.root), orders.topic, grace_s=days_s)
+        reconcile(DirectoryPlace(orders.root), orders.topic, grace_s=days_s)
     yesterday_s = time.time() - 86_400
     for name in commits_of(orders):
         os.utime(log_of(orders) / name, (yesterday_s, yesterday_s))
     for n in range(OFTEN + 3, 2 * OFTEN + 3):
         orders.table(2 * n, 2 * n + 1)
-        compact_topic(Place(orders.root), orders.name)
+        compact_topic(DirectoryPlace(orders.root), orders.name)
     assert len([*log_of(orders).glob("*.checkpoint.parquet")]) == 2
-    assert history(Place(orders.root), orders.name)[0].version == 0
-    rebuild_topic(Place(orders.root), orders.name)
+    assert history(DirectoryPlace(orders.root), orders.name)[0].version == 0
+    rebuild_topic(DirectoryPlace(orders.root), orders.name)
     (metadata,) = actions(orders, 0, "metaData")
     assert metadata["configuration"]["delta.deletedFileRetentionDuration"] == "interval 864000 seconds"
 
@@ -560,7 +560,7 @@ def test_the_grace_of_a_log_is_believed_in_seconds_and_of_a_damaged_one_as_far_a
     grace = "delta.deletedFileRetentionDuration"
 
     def rebuilt(files: TopicFiles) -> str:
-        rebuild_log(Place(files.root), files.topic)
+        rebuild_log(DirectoryPlace(files.root), files.topic)
         (metadata,) = actions(files, 0, "metaData")
         found: str = metadata["configuration"][grace]
         return found
@@ -569,7 +569,7 @@ def test_the_grace_of_a_log_is_believed_in_seconds_and_of_a_damaged_one_as_far_a
     for said, kept_s in cases:
         files = TopicFiles(tmp_path / str(said))
         files.table(0, 10)
-        reconcile(Place(files.root), files.topic, grace_s=77.0)
+        reconcile(DirectoryPlace(files.root), files.topic, grace_s=77.0)
         commit = log_of(files) / f"{0:020d}.json"
         lines = [json.loads(line) for line in commit.read_text().splitlines()]
         for line in lines:
@@ -583,7 +583,7 @@ def test_the_grace_of_a_log_is_believed_in_seconds_and_of_a_damaged_one_as_far_a
     damaged = TopicFiles(tmp_path / "damaged")
     for n in range(OFTEN + 2):
         damaged.table(n, n + 1)
-        reconcile(Place(damaged.root), damaged.topic, grace_s=60.0)
+        reconcile(DirectoryPlace(damaged.root), damaged.topic, grace_s=60.0)
     for version in (0, OFTEN + 1):
         (log_of(damaged) / f"{version:020d}.json").write_bytes(b"{")
     assert rebuilt(damaged) == "interval 60 seconds", "a checkpoint has it"
@@ -595,7 +595,7 @@ def test_a_damaged_log_is_named_in_one_line_and_rebuilt_from_the_tables(orders: 
     logs = DeltaLogs()
     for n in range(OFTEN + 2 if damage == "checkpoint" else 3):
         orders.table(n, n + 1)
-        logs.reconcile(Place(orders.root), orders.topic)
+        logs.reconcile(DirectoryPlace(orders.root), orders.topic)
     commit = log_of(orders) / f"{1:020d}.json"
     if damage == "torn":
         commit.write_bytes(commit.read_bytes()[:-40])
@@ -620,10 +620,10 @@ def test_a_damaged_log_is_named_in_one_line_and_rebuilt_from_the_tables(orders: 
     orders.table(100, 110)
     before = sorted(p.name for p in log_of(orders).iterdir())
     with pytest.raises(Corrupt, match=r"_delta_log cannot be read: .*`seaweedmq table rebuild shop/orders`") as raised:
-        reconcile(Place(orders.root), topic)
+        reconcile(DirectoryPlace(orders.root), topic)
     assert "\n" not in str(raised.value)
     assert sorted(p.name for p in log_of(orders).iterdir()) == before, "nothing is touched"
-    assert (rebuild_log(Place(orders.root), topic), offsets(orders)[-1]) == (0, (100, 110))
+    assert (rebuild_log(DirectoryPlace(orders.root), topic), offsets(orders)[-1]) == (0, (100, 110))
     assert len(offsets(orders)) == len(list(folder_of(orders).glob("*.parquet")))
     (aside,) = folder_of(orders).glob(".delta_log-aside-*")
     assert sorted(p.name for p in aside.iterdir()) == before
@@ -634,19 +634,19 @@ def test_a_log_of_which_only_the_hint_is_damaged_mends_it(orders: TopicFiles) ->
     logs = DeltaLogs()
     for n in range(OFTEN + 1):
         orders.table(n, n + 1)
-        logs.reconcile(Place(orders.root), orders.topic)
+        logs.reconcile(DirectoryPlace(orders.root), orders.topic)
     hint = log_of(orders) / "_last_checkpoint"
     said = json.loads(hint.read_text())
     for wrong in (b"", b"{", b'{"version": 7}', b"[]"):
         hint.write_bytes(wrong)
-        assert reconcile(Place(orders.root), orders.topic) is None
+        assert reconcile(DirectoryPlace(orders.root), orders.topic) is None
         assert json.loads(hint.read_text()) == said
 
 
 def test_logs_that_were_moved_aside_do_not_gather(orders: TopicFiles) -> None:
     orders.table(0, 10)
     for _ in range(6):
-        rebuild_log(Place(orders.root), orders.topic)
+        rebuild_log(DirectoryPlace(orders.root), orders.topic)
     assert len(list(folder_of(orders).glob(".delta_log-aside-*"))) == 3
 
 
@@ -654,10 +654,10 @@ def test_who_remembers_a_log_that_was_rebuilt_reads_the_new_one(orders: TopicFil
     logs = DeltaLogs()
     for n in range(3):
         orders.table(n, n + 1)
-        logs.reconcile(Place(orders.root), orders.topic)
-    rebuild_log(Place(orders.root), orders.topic)
+        logs.reconcile(DirectoryPlace(orders.root), orders.topic)
+    rebuild_log(DirectoryPlace(orders.root), orders.topic)
     orders.table(3, 4)
-    assert logs.reconcile(Place(orders.root), orders.topic) == 1
+    assert logs.reconcile(DirectoryPlace(orders.root), orders.topic) == 1
     assert offsets(orders) == [(0, 1), (1, 2), (2, 3), (3, 4)]
 
 
@@ -672,7 +672,7 @@ def test_a_topic_deleted_meanwhile_does_not_come_back(orders: TopicFiles, monkey
         return found
 
     monkeypatch.setattr(os, "listdir", delete)
-    assert reconcile(Place(orders.root), orders.topic) is None
+    assert reconcile(DirectoryPlace(orders.root), orders.topic) is None
     assert [p.name for p in (orders.root / "topics/shop").iterdir()] == [".deleted-orders"]
 
 
@@ -681,7 +681,7 @@ def test_what_another_writer_put_in_that_is_no_table_goes(orders: TopicFiles, re
     logs = DeltaLogs()
 
     def in_line() -> int | None:
-        return (logs if remembers else DeltaLogs()).reconcile(Place(orders.root), orders.topic)
+        return (logs if remembers else DeltaLogs()).reconcile(DirectoryPlace(orders.root), orders.topic)
 
     def put(version: int, **paths: str) -> None:
         known = {"add": {"size": 1, "modificationTime": 1}, "remove": {"deletionTimestamp": 1}}
@@ -706,19 +706,19 @@ def test_what_another_writer_put_in_that_is_no_table_goes(orders: TopicFiles, re
     assert in_line() is None, "one name suffices"
     put(8, remove=name)
     assert in_line() == 9, "a live table comes back"
-    assert (offsets(orders), history(Place(orders.root), orders.name)[-1].records) == ([(0, 10)], 10)
+    assert (offsets(orders), history(DirectoryPlace(orders.root), orders.name)[-1].records) == ([(0, 10)], 10)
 
 
 def test_a_topic_that_gets_a_schema_gets_its_columns(tmp_path: Path) -> None:
     plain = TopicFiles(tmp_path)
     plain.table(0, 10)
     logs = DeltaLogs()
-    assert logs.reconcile(Place(tmp_path), plain.topic) == 0
+    assert logs.reconcile(DirectoryPlace(tmp_path), plain.topic) == 0
     typed = TopicFiles(tmp_path, schema=pa.schema([pa.field("number", pa.int64(), nullable=False)]))
-    assert logs.reconcile(Place(tmp_path), typed.topic) == 1
-    assert history(Place(tmp_path), typed.name)[-1].operation == "ADD COLUMNS"
+    assert logs.reconcile(DirectoryPlace(tmp_path), typed.topic) == 1
+    assert history(DirectoryPlace(tmp_path), typed.name)[-1].operation == "ADD COLUMNS"
     typed.table(10, 20)
-    assert logs.reconcile(Place(tmp_path), typed.topic) == 2
+    assert logs.reconcile(DirectoryPlace(tmp_path), typed.topic) == 2
     assert not actions(typed, 2, "metaData")
     (metadata,) = actions(typed, 1, "metaData")
     fields = {f["name"]: (f["type"], f["nullable"]) for f in json.loads(metadata["schemaString"])["fields"]}

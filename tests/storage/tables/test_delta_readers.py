@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pytest
 
 from seaweedmq.codec.tables.delta_schema import delta_schema, features_needed, left_out
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.tables.delta import updater
 from seaweedmq.storage.tables.delta.entries import topic_columns
 from seaweedmq.storage.tables.delta.updater import DeltaLogs, reconcile
@@ -39,7 +39,7 @@ def test_all_agree_before_during_and_after_a_compaction_and_on_versions(orders: 
     for n in range(6):
         for segment in range(2):
             orders.table(20 * n, 20 * n + 20, segment=segment)
-    logs.reconcile(Place(orders.root), orders.topic)
+    logs.reconcile(DirectoryPlace(orders.root), orders.topic)
     whole = content(by_seaweedmq(orders.root, orders.name))
     assert (whole.count, whole.offsets) == (240, 2 * sum(range(120)))
 
@@ -51,17 +51,17 @@ def test_all_agree_before_during_and_after_a_compaction_and_on_versions(orders: 
     merge(orders, 0, 100, tmp_path / "aside")
     agree()
     assert content(by_seaweedmq(orders.root, orders.name)) == whole
-    assert logs.reconcile(Place(orders.root), orders.topic) == 1
+    assert logs.reconcile(DirectoryPlace(orders.root), orders.topic) == 1
     agree()
     unlink(orders, 0, 40)
     agree()
     unlink(orders, 0, 100)
-    assert logs.reconcile(Place(orders.root), orders.topic) is None
+    assert logs.reconcile(DirectoryPlace(orders.root), orders.topic) is None
     agree()
     assert content(by_seaweedmq(orders.root, orders.name)) == whole
     agree(0)
     orders.table(120, 140)
-    assert logs.reconcile(Place(orders.root), orders.topic) == 2
+    assert logs.reconcile(DirectoryPlace(orders.root), orders.topic) == 2
     agree(0)
     agree(1)
     assert content(by_polars(folder_of(orders))).count == 260
@@ -74,7 +74,7 @@ def test_all_agree_after_a_checkpoint(orders: TopicFiles, monkeypatch: pytest.Mo
         orders.table(10 * n, 10 * n + 10)
         if n == 4:
             merge(orders, 0, 30, tmp_path / "aside")
-        logs.reconcile(Place(orders.root), orders.topic, grace_s=0, confirmed_us=2**60)
+        logs.reconcile(DirectoryPlace(orders.root), orders.topic, grace_s=0, confirmed_us=2**60)
     names = sorted(p.name for p in log_of(orders).iterdir())
     assert [n for n in names if n.endswith(".checkpoint.parquet")] == [f"{5:020d}.checkpoint.parquet"]
     assert f"{4:020d}.json" not in names
@@ -90,7 +90,7 @@ def test_all_agree_after_a_checkpoint(orders: TopicFiles, monkeypatch: pytest.Mo
 def test_readers_leave_out_tables_by_their_statistics(orders: TopicFiles) -> None:
     for n in range(5):
         orders.table(100 * n, 100 * n + 100)
-    reconcile(Place(orders.root), orders.topic)
+    reconcile(DirectoryPlace(orders.root), orders.topic)
     table = deltalake.DeltaTable(str(folder_of(orders)))
     added = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     found = sorted((a["min._offset"], a["max._offset"], a["num_records"]) for a in added)
@@ -140,12 +140,12 @@ def test_filters_on_columns_of_the_topic_find_their_rows(
     files.table(0, 10)
     files.table(10, 20)
     monkeypatch.setattr(updater, "is_checkpoint_due", lambda *_: is_checkpoint_due)
-    assert reconcile(Place(tmp_path), files.topic) == 0
+    assert reconcile(DirectoryPlace(tmp_path), files.topic) == 0
     if is_upgraded:
         _without_stats_columns(files)
-        assert reconcile(Place(tmp_path), files.topic) == 1
-        assert history(Place(tmp_path), files.name)[-1].operation == "SET TBLPROPERTIES"
-    assert reconcile(Place(tmp_path), files.topic) is None
+        assert reconcile(DirectoryPlace(tmp_path), files.topic) == 1
+        assert history(DirectoryPlace(tmp_path), files.name)[-1].operation == "SET TBLPROPERTIES"
+    assert reconcile(DirectoryPlace(tmp_path), files.topic) is None
     table = deltalake.DeltaTable(str(folder_of(files)))
     dataset, query = table.to_pyarrow_dataset(), deltalake.QueryBuilder().register("t", table)
     scan = pl.scan_delta(str(folder_of(files)))
@@ -177,7 +177,7 @@ def _without_stats_columns(files: TopicFiles) -> None:
 
 def test_no_other_program_can_write_to_the_log_or_take_tables_for_orphans(orders: TopicFiles) -> None:
     orders.table(0, 10)
-    reconcile(Place(orders.root), orders.topic)
+    reconcile(DirectoryPlace(orders.root), orders.topic)
     table = deltalake.DeltaTable(str(folder_of(orders)))
     before = sorted(str(p) for p in folder_of(orders).rglob("*"))
     for write in (
@@ -196,7 +196,7 @@ def test_plain_records_lack_columns(tmp_path: Path) -> None:
     plain.table(0, 10)
     typed = TopicFiles(tmp_path, schema=pa.schema([pa.field("number", pa.int64(), nullable=False)]))
     typed.table(10, 20)
-    assert reconcile(Place(tmp_path), typed.topic) == 0
+    assert reconcile(DirectoryPlace(tmp_path), typed.topic) == 0
     rows = pl.scan_delta(str(folder_of(typed))).sort("_offset").select("number", "_value").collect()
     assert (rows["number"].to_list(), rows["_value"].null_count()) == ([None] * 10 + list(range(10, 20)), 10)
     for reader in (by_duckdb,):
@@ -288,7 +288,7 @@ def test_a_topic_tells_what_its_log_leaves_out(tmp_path: Path) -> None:
     files = TopicFiles(tmp_path, schema=pa.schema([("number", pa.uint64()), ("at", pa.time64("us"))]))
     assert left_out(topic_columns(files.topic)) == {"at": "time64[us]: Delta has no such type"}
     files.table(0, 10)
-    assert reconcile(Place(tmp_path), files.topic) == 0
+    assert reconcile(DirectoryPlace(tmp_path), files.topic) == 0
     found = deltalake.DeltaTable(str(folder_of(files))).to_pyarrow_table()
     assert "at" not in found.column_names
     assert found.sort_by("_offset")["number"].to_pylist() == list(range(10))

@@ -21,11 +21,11 @@ from seaweedmq.core.files.compaction import TableMerge
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.reference import PayloadReference
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.iceberg import export_iceberg
 from seaweedmq.storage.jobs.compacting import compact_topic
 from seaweedmq.storage.jobs.rebuilding import rebuild_topic
 from seaweedmq.storage.jobs.verifying import verify_topic
-from seaweedmq.storage.place import Place
 from seaweedmq.storage.plan.partitions import plan_partitions
 from seaweedmq.storage.plan.topic_source import TopicSource
 from seaweedmq.storage.plan.window import ReadWindow
@@ -116,7 +116,7 @@ def test_tables_with_and_without_become_one(
 ) -> None:
     tables = [films.table(start, end) for start, end in pairwise(order)]
     merge = TableMerge(tables=tuple(tables))
-    place = Place(films.root)
+    place = DirectoryPlace(films.root)
     made = publish_merge(place, merge, merge_tables(place, films.topic, merge, row_group_bytes=row_group_bytes))
     assert names_of(films) == [[*PLAIN_COLUMNS, "_reference"]]
     found = pq.read_table(place.path(made.path))
@@ -128,17 +128,17 @@ def test_a_merge_without_references_makes_a_table_as_before(tmp_path: Path) -> N
     files = ReferencedFiles(tmp_path / "root")
     for start in range(0, 50, 10):
         files.table(start, start + 10)
-    compact_topic(Place(files.root), files.name)
+    compact_topic(DirectoryPlace(files.root), files.name)
     assert names_of(files) == [PLAIN_COLUMNS]
 
 
 def test_verify_compares_references_with_the_logs(films: ReferencedFiles) -> None:
     films.log(0, 50)
     _, referring = films.convert()
-    assert not verify_topic(Place(films.root), films.name).differences
+    assert not verify_topic(DirectoryPlace(films.root), films.name).differences
     stored = pq.read_table(films.root / referring.path)["_reference"][5].as_py()
     films.write_again(referring, "_reference", 5, {**stored, "size": stored["size"] + 1})
-    (difference,) = verify_topic(Place(films.root), films.name).differences
+    (difference,) = verify_topic(DirectoryPlace(films.root), films.name).differences
     assert (difference.path, difference.offset, difference.column) == (referring.path, 15, "_reference")
 
 
@@ -147,7 +147,7 @@ def test_verify_finds_a_reference_that_no_log_has(films: ReferencedFiles) -> Non
     _, referring = films.convert()
     stored = pq.read_table(films.root / referring.path)["_reference"][5].as_py()
     films.write_again(referring, "_reference", 10, stored)
-    (difference,) = verify_topic(Place(films.root), films.name).differences
+    (difference,) = verify_topic(DirectoryPlace(films.root), films.name).differences
     assert (difference.offset, difference.column) == (20, "_reference")
 
 
@@ -156,7 +156,7 @@ def test_a_damaged_table_is_rebuilt_from_the_logs(films: ReferencedFiles) -> Non
     _, referring = films.convert()
     path = films.root / referring.path
     path.write_bytes(path.read_bytes()[:-40])
-    rebuilt = rebuild_topic(Place(films.root), films.name)
+    rebuilt = rebuild_topic(DirectoryPlace(films.root), films.name)
     assert (rebuilt.problems, rebuilt.replaced) == ([], [referring.path])
     whole = pa.concat_tables([pq.read_table(films.root / t.path) for t in tables_of(films)], promote_options="default")
     assert rows_of(whole) == expected(films, 50)
@@ -168,18 +168,18 @@ def test_an_earlier_release_rejects_such_a_table(films: ReferencedFiles, monkeyp
     _, referring = films.convert()
     monkeypatch.setattr("seaweedmq.storage.tables.opener.has_references", lambda table: False)
     with pytest.raises(Corrupt, match="does not have the columns of topic shop/orders"):
-        compact.check_table(Place(films.root), films.topic, referring)
+        compact.check_table(DirectoryPlace(films.root), films.topic, referring)
 
 
 @pytest.mark.parametrize("read", [by_delta_rs, by_pyarrow, by_polars, by_duckdb])
 def test_readers_of_the_delta_log_find_references(films: ReferencedFiles, read: Callable[..., pa.Table]) -> None:
     films.table(0, 10)
-    reconcile(Place(films.root), films.topic)
+    reconcile(DirectoryPlace(films.root), films.topic)
     before = deltalake.DeltaTable(str(folder_of(films)))
     assert [f.name for f in before.schema().fields] == PLAIN_COLUMNS
     films.table(10, 20)
     films.table(20, 30)
-    assert reconcile(Place(films.root), films.topic) == 1
+    assert reconcile(DirectoryPlace(films.root), films.topic) == 1
     found = read(folder_of(films), columns=COLUMNS)
     assert rows_of(found) == expected(films, 30)
     assert read(folder_of(films), version=0, columns=COLUMNS[:2]).num_rows == 10
@@ -188,7 +188,7 @@ def test_readers_of_the_delta_log_find_references(films: ReferencedFiles, read: 
 def test_the_column_stays_in_the_delta_log_while_tables_without_it_come(films: ReferencedFiles) -> None:
     for start in (10, 20):
         films.table(start, start + 10)
-        reconcile(Place(films.root), films.topic)
+        reconcile(DirectoryPlace(films.root), films.topic)
     names = [f.name for f in deltalake.DeltaTable(str(folder_of(films))).schema().fields]
     assert names == [*PLAIN_COLUMNS, "_reference"]
 
@@ -206,7 +206,7 @@ def test_a_plain_glob_reads_them(films: ReferencedFiles) -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_an_iceberg_table_has_them(films: ReferencedFiles) -> None:
     def export() -> object:
-        return export_iceberg(Place(films.root), films.name, f"sqlite:///{films.root / 'catalog.db'}")
+        return export_iceberg(DirectoryPlace(films.root), films.name, f"sqlite:///{films.root / 'catalog.db'}")
 
     films.table(0, 10)
     export()
@@ -227,8 +227,8 @@ def test_a_scan_shows_references_on_request(films: ReferencedFiles, is_converted
         films.convert()
         for log in (f for f in films.files() if f.kind is FileKind.LOG):
             (films.root / log.path).unlink()
-    snapshot = read_snapshot(Place(films.root), films.name)
-    parts = plan_partitions(TopicSource(place=Place(films.root), snapshot=snapshot), ReadWindow(), 1)
+    snapshot = read_snapshot(DirectoryPlace(films.root), films.name)
+    parts = plan_partitions(TopicSource(place=DirectoryPlace(films.root), snapshot=snapshot), ReadWindow(), 1)
 
     def scanned(include_references: bool) -> Iterable[pa.RecordBatch]:
         scan = scan_of(films.root, snapshot.topic, include_references=include_references)

@@ -11,7 +11,7 @@ from seaweedmq.codec.paths import table_dir
 from seaweedmq.core.files.retention import Listed, RetentionPolicy, expired_files
 from seaweedmq.errors import SeaweedMQError, StorageFailed, Unavailable
 from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.storage.place import Place
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.tables import compact
 from seaweedmq.storage.tables.compact import compact_tables, remove_superseded
 from seaweedmq.storage.tables.delta.updater import reconcile
@@ -39,7 +39,7 @@ def ranges(files: TopicFiles) -> list[tuple[int, int | None]]:
 
 def offsets(files: TopicFiles) -> dict[str, list[int]]:
     """Return the offsets that other programs find, by file name."""
-    reconcile(Place(files.root), files.topic)
+    reconcile(DirectoryPlace(files.root), files.topic)
     folder = files.root / table_dir(files.name)
     plain = pyarrow.dataset.dataset(sorted(str(p) for p in folder.glob("*.parquet"))).to_table(columns=["_offset"])
     delta = DeltaTable(folder).to_pyarrow_table(columns=["_offset"])
@@ -56,7 +56,7 @@ def test_readers_of_files_find_the_living_records_alone(orders: TopicFiles, low:
     original = orders.table(0, 20)
     orders.table(20, 30)
     assert offsets(orders) == both(range(30))
-    (made,) = compact_tables(Place(orders.root), orders.topic, [original], row_group_bytes, low)
+    (made,) = compact_tables(DirectoryPlace(orders.root), orders.topic, [original], row_group_bytes, low)
     assert ranges(orders) == [(low, 20), (20, 30)]
     assert made.modified_us > original.modified_us
     assert offsets(orders) == both(range(low, 30))
@@ -74,29 +74,31 @@ def test_a_stopped_rewrite_is_finished_later(orders: TopicFiles, step: str, monk
             case "merge":
                 patch.setattr(compact, "write_merge", stop)
             case "publish":
-                patch.setattr(Place, "publish", stop)
+                patch.setattr(DirectoryPlace, "publish", stop)
             case _:
                 patch.setattr(compact, "_unlink", stop)
         with pytest.raises(StorageFailed):
-            compact_tables(Place(orders.root), orders.topic, [original], low_watermark=13)
+            compact_tables(DirectoryPlace(orders.root), orders.topic, [original], low_watermark=13)
     assert ranges(orders) == ([(0, 20), (13, 20)] if step == "unlink" else [(0, 20)])
     assert offsets(orders)["delta"] == list(range(20))
-    assert remove_superseded(Place(orders.root), orders.topic, 0) == ([], []), "without a low watermark neither goes"
+    assert remove_superseded(DirectoryPlace(orders.root), orders.topic, 0) == ([], []), (
+        "without a low watermark neither goes"
+    )
     policy = RetentionPolicy(log_grace_us=GRACE_US)
     for file in expired_files([Listed(None, tables(orders), 13)], policy, LATER_US):
         (orders.root / file.path).unlink()
     if step != "unlink":
-        compact_tables(Place(orders.root), orders.topic, [original], low_watermark=13)
+        compact_tables(DirectoryPlace(orders.root), orders.topic, [original], low_watermark=13)
     assert offsets(orders) == both(range(13, 20))
 
 
 def test_a_name_that_was_just_deleted_is_not_given_again(orders: TopicFiles) -> None:
     original = orders.table(0, 20)
-    compact_tables(Place(orders.root), orders.topic, [original], low_watermark=13)
+    compact_tables(DirectoryPlace(orders.root), orders.topic, [original], low_watermark=13)
     (rewritten,) = tables(orders)
     (orders.root / rewritten.path).rename(orders.root / original.path)
     with pytest.raises(Unavailable, match="left of a table of the same name"):
-        compact_tables(Place(orders.root), orders.topic, [original], low_watermark=13)
+        compact_tables(DirectoryPlace(orders.root), orders.topic, [original], low_watermark=13)
 
 
 def test_a_file_system_without_dates_is_refused(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +106,7 @@ def test_a_file_system_without_dates_is_refused(orders: TopicFiles, monkeypatch:
     monkeypatch.setattr("os.utime", lambda *_, **__: None)
     original_of_the_future = SegmentFile(**{**_fields(original), "modified_us": LATER_US})
     with pytest.raises(SeaweedMQError, match="does not store times to the second"):
-        compact_tables(Place(orders.root), orders.topic, [original_of_the_future], low_watermark=13)
+        compact_tables(DirectoryPlace(orders.root), orders.topic, [original_of_the_future], low_watermark=13)
     assert ranges(orders) == [(0, 20)]
 
 

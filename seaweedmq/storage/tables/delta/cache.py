@@ -1,9 +1,9 @@
 """Cache of a topic's Delta log and tables between two updates, and the tables that changed since."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from seaweedmq.codec.paths import parse_segment_file, table_dir
+from seaweedmq.codec.paths import table_dir, table_path
 from seaweedmq.codec.tables.delta import Add, Commit
 from seaweedmq.core.files.live_tables import TableSpan
 from seaweedmq.errors import Corrupt, Unsupported
@@ -30,6 +30,8 @@ class LogCache:
     """File names in the folder of the tables at the last listing."""
     listed: dict[str, TableSpan] = field(default_factory=dict)
     """Tables among these files."""
+    named: dict[TableSpan, tuple[str, ...]] = field(default_factory=dict)
+    """Files of each of these tables: on an object store there may be several, with different dates."""
     refused: dict[str, State | None] = field(default_factory=dict)
     """Unsound or foreign tables -> state."""
     due: set[TableSpan] = field(default_factory=set)
@@ -48,24 +50,24 @@ class LogCache:
                 self.log = read_state(folder, listing)
                 folder.repair_hint(listing.checkpoints)
         except (Corrupt, Unsupported) as e:
-            raise damaged(folder.path, topic.name, str(e)) from e
+            raise damaged(folder.where, topic.name, str(e)) from e
         of = configured(self.log).get(UID_KEY)
         if self.log.version >= 0 and of != str(topic.uid):
-            raise damaged(folder.path, topic.name, "it is of another table or topic")
+            raise damaged(folder.where, topic.name, "it is of another table or topic")
         if taken is not None:
-            self._take_in(taken)
+            self._take_in(place, taken)
             return
         self.settings = None
         self.active, self.foreign, self.records = {}, [], 0
-        self._divide(self.log.active.values())
+        self._divide(place, self.log.active.values())
         restore_retained_links(place, topic, self.active)
 
-    def _take_in(self, commits: Sequence[Commit]) -> None:
+    def _take_in(self, place: Place, commits: Sequence[Commit]) -> None:
         """Add the commits of other processes to the cache, at a cost proportional to their size."""
         paths = {add.path for commit in commits for add in commit.adds}
         paths |= {remove.path for commit in commits for remove in commit.removes}
         for path in paths:
-            span = self.span(path)
+            span = self.span(place, path)
             if span is None:
                 continue
             self.due.add(span)
@@ -74,14 +76,14 @@ class LogCache:
                 self.records -= span.end - span.base
         left = [add for add in self.foreign if add.path not in paths]
         self.foreign = []
-        self._divide([*left, *(self.log.active[path] for path in paths if path in self.log.active)])
+        self._divide(place, [*left, *(self.log.active[path] for path in paths if path in self.log.active)])
         if any(commit.metadata is not None for commit in commits):
             self.settings = None
 
-    def _divide(self, adds: Iterable[Add]) -> None:
+    def _divide(self, place: Place, adds: Iterable[Add]) -> None:
         """Divide entries of the log into tables, and foreign entries or duplicates."""
         for add in adds:
-            span = self.span(add.path)
+            span = self.span(place, add.path)
             if span is None or span in self.active:
                 self.foreign.append(add)
             else:
@@ -91,8 +93,10 @@ class LogCache:
     def find_changes(self, place: Place, topic: Topic, names: frozenset[str]) -> Collection[TableSpan]:
         """Return the tables added, removed or changed since the last update; ``names`` are the files that exist now."""
         folder = table_dir(topic.name)
-        self.due |= {s for n in self.names - names if (s := self.listed.pop(n, None)) is not None}
-        came = {n: s for n in names - self.names if (s := self.span(n)) is not None}
+        went = {n: s for n in self.names - names if (s := self.listed.pop(n, None)) is not None}
+        came = {n: s for n in names - self.names if (s := self.span(place, n)) is not None}
+        self._name(went, came)
+        self.due |= set(went.values())
         self.listed |= came
         self.names = names
         others = {n for n, state in self.refused.items() if place.state(f"{folder}/{n}") != state}
@@ -104,9 +108,22 @@ class LogCache:
             self.due |= {*self.listed.values(), *self.active}
         return self.due
 
-    def span(self, path: str) -> TableSpan | None:
+    def _name(self, went: Mapping[str, TableSpan], came: Mapping[str, TableSpan]) -> None:
+        for name, span in went.items():
+            left = tuple(each for each in self.named.pop(span) if each != name)
+            if left:
+                self.named[span] = left
+        for name, span in came.items():
+            self.named[span] = (*self.named.get(span, ()), name)
+
+    def path(self, span: TableSpan) -> str:
+        """Return the path of a listed table, the latest by date if it has several."""
+        folder = table_dir(self.topic)
+        return f"{folder}/{max(self.named[span])}" if span in self.named else table_path(self.topic, *span)
+
+    def span(self, place: Place, path: str) -> TableSpan | None:
         """Return the table of a file name or of a path in the log; None if it is not a table of the topic."""
-        found = parse_segment_file(f"{table_dir(self.topic)}/{path.rpartition('/')[2]}")
+        found = place.parse_file(f"{table_dir(self.topic)}/{path.rpartition('/')[2]}")
         if found is None or found.end_offset is None:
             return None
         return TableSpan(found.segment, found.base_offset, found.end_offset)

@@ -1,8 +1,6 @@
 """Tables as entries of a Delta log: verification, retained link, statistics; and the columns of the log."""
 
 import contextlib
-import os
-import stat
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from enum import StrEnum
@@ -11,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from xxhash import xxh3_128_hexdigest
 
-from seaweedmq.codec.paths import KEPT, kept_path, table_dir, table_path
+from seaweedmq.codec.paths import KEPT, table_dir, table_path
 from seaweedmq.codec.references import REFERENCE
 from seaweedmq.codec.tables.delta import Add, LogMetadata, stats_json
 from seaweedmq.codec.tables.delta_schema import columns_of, delta_schema, features_needed
@@ -22,7 +20,7 @@ from seaweedmq.errors import Corrupt, NotFound
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage import file_io
 from seaweedmq.storage.faults import storage_failed
-from seaweedmq.storage.place import Place, segment_file
+from seaweedmq.storage.place import Place
 from seaweedmq.storage.store.retained_tables import retain_table
 from seaweedmq.storage.tables.delta.log_state import GRACE_KEY
 from seaweedmq.storage.tables.format import table_schema
@@ -45,20 +43,17 @@ class TableColumns(StrEnum):
     TYPED = "typed"
 
 
-def enter(place: Place, topic: Topic, span: TableSpan) -> tuple[Add, TableColumns]:
+def enter(place: Place, topic: Topic, path: str, span: TableSpan) -> tuple[Add, TableColumns]:
     """Verify a table, and return its log entry and kind of columns; raises Corrupt if it is not one of the topic."""
-    path = table_path(topic.name, *span)
     try:
-        found = place.path(path).stat()
-        if not stat.S_ISREG(found.st_mode):
-            raise Corrupt(f"{path} is not a regular file: move it away")
-        source = place.path(path).open("rb")
+        file = place.file_at(path)
     except FileNotFoundError:
         raise NotFound(f"{path} was deleted") from None
     except OSError as e:
         raise storage_failed("read", path, e) from e
-    file = segment_file(path, found)
-    with source, open_table(source, file, topic) as table:
+    if file is None:
+        raise Corrupt(f"{path} is not a regular file: move it away")
+    with contextlib.closing(place.open_input(file)) as source, open_table(source, file, topic) as table:
         uid = (table.schema_arrow.metadata or {}).get(b"seaweedmq.topic_uid", b"").decode(errors="replace")
         if uid not in ("", str(topic.uid)):
             raise Corrupt(f"{path} is of an earlier topic {topic.name}: move it away")
@@ -73,9 +68,9 @@ def enter(place: Place, topic: Topic, span: TableSpan) -> tuple[Add, TableColumn
                 "renamed: restore it from a copy"
             )
     add = Add(
-        path=_retained_path(place, topic, path),
-        size_bytes=found.st_size,
-        modified_ms=found.st_mtime_ns // 1_000_000,
+        path=_retained_path(place, path),
+        size_bytes=file.size_bytes,
+        modified_ms=file.modified_us // 1_000,
         stats=stats_json(span.end - span.base, bounds),
     )
     return add, columns
@@ -99,16 +94,15 @@ def column_bounds(metadata: pq.FileMetaData) -> dict[str, tuple[int | str, int |
     return found
 
 
-def _retained_path(place: Place, topic: Topic, path: str) -> str:
+def _retained_path(place: Place, path: str) -> str:
     """Return a table's retained link, created if missing, or its name without hard links, relative to its folder."""
-    kept = kept_path(path) if retain_table(place, path) else path
-    return kept.removeprefix(f"{table_dir(topic.name)}/")
+    return f"{KEPT}/{path.rpartition('/')[2]}" if retain_table(place, path) else path.rpartition("/")[2]
 
 
 def restore_retained_links(place: Place, topic: Topic, listed: Mapping[TableSpan, Add]) -> None:
     """Recreate missing retained links that a log lists: copies of a storage may lack them."""
     try:
-        kept = set(os.listdir(place.path(f"{table_dir(topic.name)}/{KEPT}")))  # noqa: PTH208 - names suffice
+        kept = set(place.listdir(f"{table_dir(topic.name)}/{KEPT}"))
     except FileNotFoundError:
         kept = set()
     for span, add in listed.items():

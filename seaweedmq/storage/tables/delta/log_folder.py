@@ -1,33 +1,27 @@
-"""Reads and writes of versions in the folder ``_delta_log`` beside a topic's tables. Blocking.
-
-All calls use one open folder. If the log is moved aside meanwhile, alone or with its topic, writes go to the moved log,
-and not to the one that replaces it.
-"""
+"""Reads and writes of versions in ``_delta_log`` beside a topic's tables, on any kind of storage. Blocking."""
 
 import contextlib
 import io
 import json
-import os
 import re
-from collections.abc import Iterator
-from pathlib import Path
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seaweedmq.codec.tables.delta import Commit, decode_commit
 from seaweedmq.codec.tables.delta_checkpoint import Checkpoint, checkpoint_of, checkpoint_table
-from seaweedmq.errors import Conflict, Corrupt
-from seaweedmq.storage import file_io
+from seaweedmq.errors import Corrupt
 
 _NAME = re.compile(
     r"(?P<version>[0-9]{20})(?:(?P<commit>\.json)|(?P<checkpoint>\.checkpoint\.parquet)|\.\S+)", re.ASCII
 )
 _HINT = "_last_checkpoint"
 
-Stamp = tuple[int, int, int]
-"""Identity of a file: inode, modification time in ns, size; it differs for another file of the same name."""
+Stamp: TypeAlias = tuple[Hashable, int, int]
+"""Identity of a file: inode or e_tag, modification time in ns, size; it differs for another file of the same name."""
 
 
 class Listing(NamedTuple):
@@ -37,27 +31,17 @@ class Listing(NamedTuple):
     checkpoints: list[int]
 
 
-class LogFolder:
+class LogFolder(ABC):
     """An open Delta log folder."""
 
-    def __init__(self, path: Path, fd: int) -> None:
-        self.path = path
-        self._fd = fd
-
-    @classmethod
-    @contextlib.contextmanager
-    def opened(cls, path: Path) -> "Iterator[LogFolder]":
-        """Open a log for the length of a block. Raises FileNotFoundError if there is no log."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            yield cls(path, fd)
-        finally:
-            os.close(fd)
+    def __init__(self, where: str) -> None:
+        self.where = where
+        """Location of the folder, for messages."""
 
     def listing(self) -> Listing:
         """List the versions with a commit or checkpoint file; raises Corrupt for checkpoints in parts or version 2."""
         commits, checkpoints = [], []
-        for name in os.listdir(self._fd):  # noqa: PTH208 - an open folder
+        for name in self._names():
             match = _NAME.fullmatch(name)
             if match is None or name.endswith(".crc"):
                 continue
@@ -69,13 +53,9 @@ class LogFolder:
                 raise Corrupt(f"{name} is a checkpoint of another program, in parts or of version 2")
         return Listing(sorted(commits), sorted(checkpoints))
 
+    @abstractmethod
     def stamp(self, version: int) -> Stamp | None:
         """Return the stamp of a commit; None if there is no such file."""
-        try:
-            stat = os.stat(commit_name(version), dir_fd=self._fd)
-        except FileNotFoundError:
-            return None
-        return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
     def commit(self, version: int) -> tuple[Commit, int] | None:
         """Read a commit and its size in bytes; None if there is no such file."""
@@ -94,49 +74,16 @@ class LogFolder:
             raise Corrupt(f"{name} is damaged ({str(e).splitlines()[0] if str(e) else e!r})") from e
         return checkpoint_of(table, name)
 
+    @abstractmethod
     def put_commit(self, version: int, data: bytes) -> Stamp:
         """Add a version atomically and durably; raises Conflict if another process did, or the log was moved aside."""
-        name = commit_name(version)
-        with self._written(data) as temporary:
-            try:
-                os.link(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
-            except FileExistsError:
-                # Over a network, the reply to a link call may be lost and the call repeated.
-                if os.stat(temporary, dir_fd=self._fd).st_ino != os.stat(name, dir_fd=self._fd).st_ino:
-                    raise Conflict(f"{self.path}: version {version} was written by another process") from None
-            except OSError as e:
-                if e.errno not in file_io.NO_LINKS:
-                    raise
-                self._create(name, version, data)
-        os.fsync(self._fd)
-        stamp = self.stamp(version)
-        if stamp is None or not self._is_at_path():
-            raise Conflict(f"{self.path} was moved aside by another process")
-        return stamp
-
-    def _create(self, name: str, version: int, data: bytes) -> None:
-        """Create a commit without hard links: readers may see an incomplete one, which ``table rebuild`` repairs."""
-        try:
-            fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=self._fd)
-        except FileExistsError:
-            raise Conflict(f"{self.path}: version {version} was written by another process") from None
-        try:
-            try:
-                file_io.write_all(fd, [data])
-                os.fsync(fd)
-            except BaseException:
-                os.unlink(name, dir_fd=self._fd)  # an incomplete commit would fail every reader until a rebuild
-                raise
-        finally:
-            os.close(fd)
 
     def put_checkpoint(self, version: int, checkpoint: Checkpoint) -> None:
         """Write the checkpoint of a version, and point the hint to it."""
         table = checkpoint_table(checkpoint)
         sink = io.BytesIO()
         pq.write_table(table, sink, compression="zstd", compression_level=1)
-        with self._written(sink.getvalue()) as temporary:
-            os.replace(temporary, checkpoint_name(version), src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        self._replace(checkpoint_name(version), sink.getvalue())
         self._put_hint(version, table.num_rows)
 
     def repair_hint(self, checkpoints: list[int]) -> None:
@@ -147,14 +94,14 @@ class LogFolder:
         with contextlib.suppress(ValueError, KeyError, TypeError):
             if json.loads(data)["version"] in checkpoints:
                 return
-        if checkpoints:
-            self._put_hint(checkpoints[-1], pq.read_metadata(self.path / checkpoint_name(checkpoints[-1])).num_rows)
+        newest = self._read(checkpoint_name(checkpoints[-1])) if checkpoints else None
+        if newest is None:
+            self._remove([_HINT])
         else:
-            os.unlink(_HINT, dir_fd=self._fd)
+            self._put_hint(checkpoints[-1], pq.read_metadata(pa.BufferReader(newest)).num_rows)
 
     def _put_hint(self, version: int, actions: int) -> None:
-        with self._written(json.dumps({"version": version, "size": actions}).encode()) as temporary:
-            os.replace(temporary, _HINT, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        self._replace(_HINT, json.dumps({"version": version, "size": actions}).encode())
 
     def commit_times(self, versions: list[int]) -> list[tuple[int, int]]:
         """Return existing versions with the time of their file, in microseconds since 1970 UTC."""
@@ -164,43 +111,27 @@ class LogFolder:
     def remove_below(self, version: int, listing: Listing) -> None:
         """Remove commits and checkpoints below a version."""
         names = [checkpoint_name(v) for v in listing.checkpoints if v < version]
-        names += [commit_name(v) for v in listing.commits if v < version]
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=self._fd)
+        self._remove([*names, *(commit_name(v) for v in listing.commits if v < version)])
 
+    @abstractmethod
     def remove_stale_temporaries(self, now_s: float) -> None:
         """Delete temporary files of killed processes."""
-        file_io.remove_stale_temporaries(self.path, now_s)
 
-    def _is_at_path(self) -> bool:
-        with contextlib.suppress(FileNotFoundError):
-            return os.path.samestat(self.path.stat(), os.fstat(self._fd))
-        return False
+    @abstractmethod
+    def _names(self) -> Iterable[str]:
+        """Return the names in the folder."""
 
+    @abstractmethod
     def _read(self, name: str) -> bytes | None:
-        try:
-            fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._fd)
-        except FileNotFoundError:
-            return None
-        with open(fd, "rb") as file:  # noqa: PTH123 - an open folder
-            return file.read()
+        """Read a file; None if there is none."""
 
-    @contextlib.contextmanager
-    def _written(self, data: bytes) -> Iterator[str]:
-        """Yield the temporary name of a durable file with this content; delete it at the end unless it was renamed."""
-        name = f"{file_io.TEMPORARY_PREFIX}{file_io.unique_suffix()}"
-        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=self._fd)
-        try:
-            try:
-                file_io.write_all(fd, [data])
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-            yield name
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=self._fd)
+    @abstractmethod
+    def _replace(self, name: str, data: bytes) -> None:
+        """Create or replace a file atomically."""
+
+    @abstractmethod
+    def _remove(self, names: Iterable[str]) -> None:
+        """Remove files; ignore missing ones."""
 
 
 def commit_name(version: int) -> str:

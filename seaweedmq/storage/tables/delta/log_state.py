@@ -4,7 +4,6 @@ import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from seaweedmq.codec.tables.delta import Add, Commit, LogMetadata, Remove
 from seaweedmq.codec.tables.delta_checkpoint import Checkpoint
@@ -142,9 +141,9 @@ def metadata_of_any(folder: LogFolder) -> LogMetadata | None:
     return None
 
 
-def damaged(path: Path, topic: TopicName, why: str) -> Corrupt:
+def damaged(where: str, topic: TopicName, why: str) -> Corrupt:
     """Return the error of an unreadable log."""
     return Corrupt(
-        f"{path} cannot be read: {why}; no record is lost, and `seaweedmq table rebuild {topic}` rewrites it from "
+        f"{where} cannot be read: {why}; no record is lost, and `seaweedmq table rebuild {topic}` rewrites it from "
         "the tables"
     )

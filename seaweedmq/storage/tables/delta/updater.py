@@ -8,9 +8,7 @@ while. It needs neither ``deltalake`` nor Spark.
 
 import errno
 import logging
-import os
 import random
-import shutil
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -19,7 +17,7 @@ from functools import partial
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from seaweedmq.codec.paths import LINEAGE_DOCUMENT, delta_log_dir, document_path, table_dir, table_path
+from seaweedmq.codec.paths import LINEAGE_DOCUMENT, delta_log_dir, document_path, table_dir
 from seaweedmq.codec.state.documents import lineage_from_document
 from seaweedmq.codec.tables.delta import Add, Commit, LogMetadata, Remove, commit_info, encode_commit
 from seaweedmq.core.files.live_tables import (
@@ -37,13 +35,13 @@ from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.runtime.process.wall_clock import wall_us
 from seaweedmq.runtime.retrying import backoff
-from seaweedmq.storage import file_io
 from seaweedmq.storage.faults import failing
 from seaweedmq.storage.place import Place
 from seaweedmq.storage.tables.delta.cache import LogCache
 from seaweedmq.storage.tables.delta.entries import TableColumns, declared_kinds, enter, log_metadata
 from seaweedmq.storage.tables.delta.log_folder import LogFolder
 from seaweedmq.storage.tables.delta.log_state import grace_s_of, metadata_of_any
+from seaweedmq.storage.tables.delta.open_log import move_aside, open_log
 
 logger = logging.getLogger(__name__)
 
@@ -54,8 +52,6 @@ PAUSE_S_MAX = 0.2
 """Longest pause between attempts in seconds; its jitter separates processes that collide."""
 TABLES_KNOWN_MAX = 30_000
 """Limit of the cached tables of all topics, 1 to 1.5 KB each; the topic used last always stays in the cache."""
-ASIDE_PREFIX = ".delta_log-aside-"
-ASIDE_MAX = 3
 _MAY_NOT_WRITE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
@@ -79,16 +75,12 @@ def rebuild_log(
     The new log begins with version 0, and readers see another table. The last three old logs stay beside it. The errors
     are those of :func:`reconcile`.
     """
-    folder = place.path(table_dir(topic.name))
-    log = place.path(delta_log_dir(topic.name))
-    with failing("move aside", log):
+    place = place.of(topic)
+    with failing("move aside", place.where(delta_log_dir(topic.name))):
         if grace_s is None:
-            with suppress(FileNotFoundError), LogFolder.opened(log) as opened:
+            with suppress(FileNotFoundError), open_log(place, topic.name) as opened:
                 grace_s = grace_s_of(metadata_of_any(opened))
-        if log.exists():
-            log.rename(folder / f"{ASIDE_PREFIX}{wall_us() * 1_000:020d}")
-        for old in sorted(folder.glob(f"{ASIDE_PREFIX}*"))[:-ASIDE_MAX]:
-            shutil.rmtree(old)
+        move_aside(place, topic.name, wall_us())
     return reconcile(place, topic, grace_s=grace_s, wall_us=wall_us)
 
 
@@ -122,7 +114,8 @@ class DeltaLogs:
             retry=retry_if_exception_type(Conflict),
             reraise=True,
         )
-        with failing("write the Delta log of", place.path(table_dir(topic.name))):
+        place = place.of(topic)
+        with failing("write the Delta log of", place.where(table_dir(topic.name))):
             return attempts(partial(self._attempt, place, topic, grace_s, confirmed_us))
 
     def _attempt(self, place: Place, topic: Topic, grace_s: float | None, confirmed_us: int) -> int | None:
@@ -160,18 +153,18 @@ class _Change:
         path = delta_log_dir(self._topic.name)
         with ExitStack() as stack:
             try:
-                folder = stack.enter_context(LogFolder.opened(self._place.path(path)))
+                folder = stack.enter_context(open_log(self._place, self._topic.name))
             except FileNotFoundError:
                 names = self._listed()
-                if names is None or not any(self._known.span(name) for name in names):
+                if names is None or not any(self._known.span(self._place, name) for name in names):
                     return None
                 # Not its parents: that would recreate the folder of a topic that is being deleted.
                 try:
-                    self._place.path(path).mkdir(exist_ok=True)
+                    self._place.make_below(table_dir(self._topic.name), path)
                 except FileNotFoundError:
                     return None
-                self._place.sync_names(self._place.path(path))
-                folder = stack.enter_context(LogFolder.opened(self._place.path(path)))
+                self._place.sync(path)
+                folder = stack.enter_context(open_log(self._place, self._topic.name))
             self._known.catch_up(self._place, self._topic, folder)
             # Always listed after the log: a table that another process publishes and commits in between would be in the
             # log and not in the listing, like a deleted one. A later commit of another process takes the version.
@@ -191,14 +184,14 @@ class _Change:
 
     def _listed(self) -> frozenset[str] | None:
         """List the current names in the folder of the tables; None if it was deleted."""
-        folder = self._place.path(table_dir(self._topic.name))
+        folder = table_dir(self._topic.name)
         try:
             try:
-                file_io.refresh_cache(folder)
+                self._place.refresh(folder)
             except OSError as e:
                 if e.errno not in _MAY_NOT_WRITE:  # a read-only process can still find the log up to date
                     raise
-            return frozenset(os.listdir(folder))  # noqa: PTH208 - names suffice
+            return frozenset(self._place.listdir(folder))
         except FileNotFoundError:
             return None
 
@@ -268,9 +261,9 @@ class _Change:
         for span in spans:
             if span in self._entered:
                 continue
-            path = table_path(self._topic.name, *span)
+            path = self._known.path(span)
             try:
-                self._entered[span] = enter(self._place, self._topic, span)
+                self._entered[span] = enter(self._place, self._topic, path, span)
             except Corrupt as e:
                 refused.add(span)
                 name = path.rpartition("/")[2]

@@ -10,8 +10,8 @@ from seaweedmq.errors import Corrupt, NotFound, Unsupported
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.faults import storage_failed
 from seaweedmq.storage.place import Place
-from seaweedmq.storage.tables.delta.log_folder import LogFolder
 from seaweedmq.storage.tables.delta.log_state import damaged
+from seaweedmq.storage.tables.delta.open_log import open_log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +31,10 @@ class Version:
 
 def history(place: Place, name: TopicName) -> list[Version]:
     """Return the readable versions of a topic's tables, oldest first. Raises NotFound if the topic has no log."""
-    path = place.path(delta_log_dir(name))
+    where = place.where(delta_log_dir(name))
     versions = []
     try:
-        with LogFolder.opened(path) as folder:
+        with open_log(place, name) as folder:
             listing = folder.listing()
             if not listing.commits and not listing.checkpoints:
                 raise FileNotFoundError
@@ -48,9 +48,9 @@ def history(place: Place, name: TopicName) -> list[Version]:
             f"`seaweedmq table rebuild {name}`"
         ) from None
     except (Corrupt, Unsupported) as e:
-        raise damaged(path, name, str(e)) from e
+        raise damaged(where, name, str(e)) from e
     except OSError as e:
-        raise storage_failed("read", str(path), e) from e
+        raise storage_failed("read", where, e) from e
     return versions
 
 
