@@ -117,7 +117,8 @@ def test_tables_with_and_without_become_one(
     tables = [films.table(start, end) for start, end in pairwise(order)]
     merge = TableMerge(tables=tuple(tables))
     place = DirectoryPlace(films.root)
-    made = publish_merge(place, merge, merge_tables(place, films.topic, merge, row_group_bytes=row_group_bytes))
+    written = merge_tables(place, films.topic, merge, row_group_bytes=row_group_bytes)
+    made = publish_merge(place, films.topic, merge, written)
     assert names_of(films) == [[*PLAIN_COLUMNS, "_reference"]]
     found = pq.read_table(place.path(made.path))
     assert rows_of(found) == expected(films, 50)[order[0] :]
