@@ -192,8 +192,9 @@ class StreamSource:
 
     def stored(self, position: int) -> None:
         """Drop what is stored."""
-        del self._kept[: position - self._kept_from]
-        self._kept_from = position
+        if position > self._kept_from:
+            del self._kept[: position - self._kept_from]
+            self._kept_from = position
 
     def check(self) -> None:
         """Do nothing: a stream has no state to compare."""
