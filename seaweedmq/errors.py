@@ -157,7 +157,7 @@ class Corrupt(SeaweedMQError):
 
 
 class PayloadLost(Corrupt):
-    """The payload of a record by reference is missing, changed, too short, or not one of the record's own topic.
+    """The payload of a record by reference is missing, changed, cut short, or not one of its topic.
 
     Iteration continues, and the record can still be acknowledged.
     """

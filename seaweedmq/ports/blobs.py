@@ -13,7 +13,7 @@ class BlobReader(Protocol):
     async def read(self, uri: str, position: int, length: int) -> bytes:
         """Return up to ``length`` bytes from ``position`` on; none at the end of the payload.
 
-        The reader joins the parts of a payload. It may return less than was asked for: the caller continues behind it.
+        The reader joins the parts of a payload. It may return less than requested: the caller continues behind it.
 
         Args:
             uri: The path of the payload below the storage root, as the record names it.

@@ -31,9 +31,10 @@ from pyspark.sql import DataFrame, SparkSession
 from seaweedmq.spark.lag import LagListener
 from seaweedmq.spark.native import read_native
 from seaweedmq.spark.options import SparkApi, check_names
+from seaweedmq.spark.payloads import fetch
 from seaweedmq.spark.source import FORMAT, SeaweedMQSource
 
-__all__ = ["FORMAT", "LagListener", "read", "register"]
+__all__ = ["FORMAT", "LagListener", "fetch", "read", "register"]
 
 _KNOWN = "DATA_SOURCE_ALREADY_EXISTS"
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -96,7 +97,8 @@ def read(
 
     Returns:
         A DataFrame with the columns ``topic, segment, offset, timestamp, key, value, headers``, or the topic's own
-            columns in place of ``value``.
+            columns in place of ``value``. With ``includeReferences`` it also has ``reference``, and :func:`fetch` adds
+            the payloads of a selection.
 
     Raises:
         InvalidArgument: If an option is unknown or breaks its rule, or if the storage does not exist.

@@ -21,6 +21,7 @@ from seaweedmq.model.files import SegmentFile
 from seaweedmq.spark.column_types import spark_type
 from seaweedmq.spark.native_types import foreign_part
 from seaweedmq.spark.options import RANGES, SparkOptions, parse_options
+from seaweedmq.spark.payloads import REFERENCE, reference_metadata
 from seaweedmq.spark.source import FORMAT
 from seaweedmq.spark.topic_access import chosen_columns, find
 from seaweedmq.storage.plan.parquet_plan import ParquetPlan, groups_of, lasting_path, plan_parquet
@@ -67,8 +68,11 @@ def read_native(spark: SparkSession, given: dict[str, str]) -> DataFrame:
         parts.append(spark.read.format(FORMAT).options(**_tail_options(given, plan)).load())
     if not parts:
         nothing = [F.lit(None).cast(spark_type(c)).alias(c.name) for c in columns]
-        return spark.range(0).select(*nothing)
-    return reduce(DataFrame.unionByName, parts)
+        parts.append(spark.range(0).select(*nothing))
+    whole = reduce(DataFrame.unionByName, parts)
+    if options.shown.include_references and REFERENCE in whole.columns:
+        return whole.withMetadata(REFERENCE, reference_metadata(found.snapshot.topic, options.location.storage))
+    return whole
 
 
 def why_not_native(options: SparkOptions, columns: Sequence[Column]) -> str | None:

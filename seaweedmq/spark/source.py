@@ -16,6 +16,7 @@ from seaweedmq.model.topic import Topic
 from seaweedmq.spark.column_types import arrow_schema, spark_schema
 from seaweedmq.spark.filters import narrowed
 from seaweedmq.spark.options import SparkOptions, check_names, parse_location, parse_options, parse_shown
+from seaweedmq.spark.payloads import reference_metadata, with_metadata
 from seaweedmq.spark.streams.stream_options import parse_stream_options
 from seaweedmq.spark.topic_access import broker_reader, chosen_columns, find
 from seaweedmq.storage.place import Place
@@ -63,8 +64,10 @@ class SeaweedMQSource(DataSource):  # type: ignore[misc]  # pyspark is not typed
 
     def schema(self) -> StructType:
         """Return the schema of the chosen columns."""
-        topic = find(parse_location(self._given), ends=False).snapshot.topic
-        return spark_schema(chosen_columns(topic, parse_shown(self._given)))
+        location = parse_location(self._given)
+        topic = find(location, ends=False).snapshot.topic
+        schema = spark_schema(chosen_columns(topic, parse_shown(self._given)))
+        return with_metadata(schema, reference_metadata(topic, location.storage))
 
     def reader(self, schema: StructType) -> "SeaweedMQReader":
         """Return a reader for one batch read."""
@@ -170,7 +173,7 @@ class _Pushing:
 
 
 def _check_schema(topic: Topic, schema: StructType, columns: tuple[Column, ...]) -> None:
-    if schema != spark_schema(columns):
+    if with_metadata(schema, {}) != spark_schema(columns):
         raise InvalidArgument(
             f"the requested schema is not that of topic {topic.name}: leave out .schema(...), use the option "
             "'columns' to choose; if the topic was recreated meanwhile, load() again"

@@ -4,17 +4,17 @@ Spark's own text carries the tracebacks of two languages and of every attempted 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from seaweedmq.errors import ALL_KINDS, SeaweedMQError
+from seaweedmq.errors import ALL_KINDS, PayloadLost, SeaweedMQError
 
 SPARK_ERRORS: Final = (PySparkException, Py4JError)
 """Exceptions that Spark raises; some failures in the JVM have no name in PySpark."""
-_KINDS: Final = {kind.__name__: kind for kind in ALL_KINDS}
+_KINDS: Final[Mapping[str, type[SeaweedMQError]]] = {kind.__name__: kind for kind in (*ALL_KINDS, PayloadLost)}
 _OURS: Final = re.compile(r"^seaweedmq\.errors\.(\w+): (.+)$", re.MULTILINE)
 """Pattern of a SeaweedMQ error in the traceback of a Python process that Spark started."""
 _SPARKS: Final = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] (.+?)(?=\s+SQLSTATE: |\n\s*at |\n\n|\Z)", re.DOTALL)

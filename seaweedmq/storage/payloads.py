@@ -30,7 +30,7 @@ def fetch_payload(place: Place, reference: PayloadReference, topic: TopicName, t
     """Return a whole payload, verified. Blocking.
 
     Raises:
-        PayloadLost: If it is missing, changed, too short, or not one of this topic.
+        PayloadLost: If it is missing, changed, cut short, or not one of this topic.
         StorageFailed: If the storage cannot be read now.
     """
     check = PayloadCheck(reference, topic, topic_uid)

@@ -237,3 +237,18 @@ def test_a_broker_is_drained(tmp_path: Path) -> None:
         assert [(b["draining"], b["segments"]) for b in brokers if b["address"] == address] == [(True, 0)]
         assert cluster.ok("cluster", "drain", address).startswith(f"drained {address}: ")
         assert cluster.run("cluster", "drain", "127.0.0.1:1").status == 1
+
+
+def test_subscribe_saves_values_to_files_named_after_their_keys(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.ok("topic", "create", "test/saved")
+    lines = [{"key": "a/../b.txt", "value": "first"}, {"key": "a/../b.txt", "value": "second"}, {"value": "third"}]
+    source = tmp_path / "records.jsonl"
+    source.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    cluster.ok("publish", "test/saved", "--from", str(source), "--format", "jsonl")
+    saved = tmp_path / "saved"
+    subscribe = ("subscribe", "test/saved", "--group", "saving", "--save-to", str(saved))
+    assert cluster.ok(*subscribe).splitlines() == ["a%2F..%2Fb.txt", "a%2F..%2Fb~0-1.txt", "record~0-2"]
+    assert [path.read_text() for path in sorted(saved.iterdir())] == ["first", "second", "third"]
+    assert cluster.ok(*subscribe) == "", "all were acknowledged"
+    failed = cluster.run("subscribe", "test/saved", "--save-to", str(source))
+    assert (failed.status, "give a folder that exists" in str(failed.stderr)) == (1, True)

@@ -19,6 +19,7 @@ from xxhash import xxh3_128_digest
 from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.memory.intake import Intake
 from seaweedmq.codec.frame import Frame, FrameHeader, decode_header, split_frames, stamp
+from seaweedmq.codec.paths import parse_blob
 from seaweedmq.codec.payload.batch import validate_payload
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.core.lineage.topology import SegmentEnd, altered, new_topic, succeed
@@ -121,6 +122,11 @@ class FakeCluster:
         self.asked: list[SegmentSelection] = []
         """Selections of the DescribeTopic calls."""
         self.sealed_per_page = 500
+        self.blobs: dict[str, bytes] = {}
+        """Payloads by their path."""
+        self.lose_blob_reads = 0
+        """Number of reads of payloads whose stream breaks after the first message."""
+        self.blob_reads = 0
         self._uid = 1_000
 
     # --- commands of a test ------------------------------------------------------------------------------------------
@@ -173,6 +179,18 @@ class FakeCluster:
 
     def stored(self, topic: str, segment: int = 0) -> StoredSegment:
         return self.segments[TopicName.parse(topic)][segment]
+
+    def store_frame(self, topic: str, frame: bytes, segment: int = 0) -> None:
+        """Store a frame as if a publisher had sent it."""
+        (sent,) = split_frames(frame)
+        validate_payload(sent.header, sent.payload, None)
+        stored = self.stored(topic, segment)
+        data = stamp(sent.header_bytes, stored.end) + bytes(sent.payload)
+        stored.frames.append(data)
+        stored.headers.append(decode_header(data))
+        stored.end += sent.header.record_count
+        stored.ends.append(stored.end)
+        self.wake()
 
     def seal(self, topic: str, segment: int, cuts: tuple[int, ...] = ()) -> list[int]:
         """Close a segment and open successors, split at ``cuts``; returns their ids."""
@@ -576,6 +594,26 @@ class FakeBroker:
                     yield b.UploadDone()
 
     # --- subscribe ---------------------------------------------------------------------------------------------------
+    async def read_blob(
+        self, requests: AsyncIterator[b.BlobRange], context: CallContext = INTERNAL
+    ) -> AsyncIterator[b.BlobData]:
+        self._check_alive()
+        cluster = self.cluster
+        cluster.blob_reads += 1
+        wanted = await anext(requests)
+        name = parse_blob(wanted.uri)
+        assert name is not None
+        assert (name.topic, name.uid) == (wanted.topic, wanted.topic_uid), "a client asks for its own topic alone"
+        payload = cluster.blobs.get(wanted.uri)
+        if payload is None:
+            raise NotFound(f"payload {wanted.uri} is missing")
+        found = payload[wanted.position : wanted.position + wanted.length]
+        for first in range(0, len(found), 100_000):
+            yield b.BlobData(found[first : first + 100_000])
+            if cluster.lose_blob_reads:
+                cluster.lose_blob_reads -= 1
+                raise Unavailable(f"connection to {self.address} was reset")
+
     async def subscribe(
         self, requests: AsyncIterator[s.SubscribeRequest], context: CallContext = INTERNAL
     ) -> AsyncIterator[s.SubscribeReply]:

@@ -46,7 +46,7 @@ def put_payload(
 
 @dataclass
 class ReferencedFiles(TopicFiles):
-    """As ``TopicFiles``, but the records of some offsets are by reference; only frames with one have the column."""
+    """Files of a topic like ``TopicFiles``, with some records by reference; only frames with one have the column."""
 
     referring: Collection[int] = field(default_factory=tuple)
     """Offsets of records by reference."""

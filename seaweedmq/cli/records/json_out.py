@@ -5,7 +5,8 @@ A record of a plain topic is `{"segment", "offset", "timestamp", "key", "value",
 `headers_encoding` is `"base64"` (for headers an object with the encoded names). Headers are an object. If a name is
 repeated they are a list of `[name, value]` in their order, with `[name, value, "base64"]` for bytes that are not UTF-8.
 A record of a topic with a schema has its columns as an object in `value`. JSON lacks special numbers: they are the
-texts `"NaN"`, `"Infinity"` and `"-Infinity"`.
+texts `"NaN"`, `"Infinity"` and `"-Infinity"`. A record with its payload by reference has a null value, and `reference`
+with its path, size, content type and hash.
 """
 
 import base64
@@ -17,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from seaweedmq.codec.python_values import python_rows
+from seaweedmq.codec.references import REFERENCE, reference_json, reference_of
 
 BASE64 = "base64"
 NOT_FINITE = ("NaN", "Infinity", "-Infinity")
@@ -36,12 +38,18 @@ def lines(batch: pa.RecordBatch) -> bytes:
         values,
         _headers(batch.column("_headers")),
     )
-    return "".join(
-        [
-            f'{{"segment":{place},"offset":{offset},"timestamp":{time},"key":{key},"value":{value},"headers":{headers}}}\n'
-            for place, offset, time, key, value, headers in zip(*columns, strict=True)
-        ]
-    ).encode()
+    texts = [
+        f'{{"segment":{place},"offset":{offset},"timestamp":{time},"key":{key},"value":{value},"headers":{headers}}}\n'
+        for place, offset, time, key, value, headers in zip(*columns, strict=True)
+    ]
+    if REFERENCE.name in batch.schema.names:
+        texts = [_with_reference(*each) for each in zip(texts, batch.column(REFERENCE.name).to_pylist(), strict=True)]
+    return "".join(texts).encode()
+
+
+def _with_reference(line: str, stored: dict[str, Any] | None) -> str:
+    reference = reference_of(stored)
+    return line if reference is None else f'{line[:-2]},"reference":{reference_json(reference).decode()}}}\n'
 
 
 def _places(batch: pa.RecordBatch) -> list[Any]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import pyarrow as pa
 
-from seaweedmq.client.subscribe.payloads import BlockingPayload, Payloads, PayloadStream
+from seaweedmq.client.subscribe.payloads import Payloads
 from seaweedmq.codec.arrays import array_of
 from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_REFERENCE, FLAG_TIMESTAMP, SCHEMA_VERSION_SHIFT
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA, TIMESTAMP
@@ -154,26 +154,27 @@ class Message(_Fields):
         """Return the value; that of a payload by reference is fetched and verified. For asyncio.
 
         Raises:
-            PayloadLost: If the payload is missing, changed, too short, or of another topic. The record can still be
+            PayloadLost: If the payload is missing, changed, cut short, or of another topic. The record can still be
                 acknowledged.
             StorageFailed: If the storage cannot be read for ``read_retry_timeout_s``.
             Unavailable: If no broker answers for that time.
         """
         return self.value
 
-    def open(self) -> PayloadStream | BlockingPayload:
+    def open(self) -> Any:
         """Open the value as a stream of bytes, which raises as :meth:`fetch` while it is read.
 
         A payload by reference is verified before its last bytes are passed on, and the stream holds 4 MiB at a time.
 
         Returns:
-            A binary file that is read in order, in the synchronous API; a :class:`PayloadStream` in asyncio.
+            A :class:`BlockingPayload`, which is a binary file, in the synchronous API; a :class:`PayloadStream` in
+                asyncio.
 
         Raises:
-            InvalidArgument: If the topic has a schema, so that the value is no bytes.
+            InvalidArgument: If the topic has a schema, so that the value is a dict.
         """
         if not isinstance(self.value, bytes | None):
-            raise InvalidArgument("the topic has a schema, so that the value is no bytes: read message.value")
+            raise InvalidArgument("the topic has a schema, so that the value is a dict: read message.value")
         payloads: Payloads = self.origin.payloads
         return payloads.open(self.value or b"")
 
@@ -228,7 +229,7 @@ class ReferencedMessage(Message):
         payloads: Payloads = self.origin.payloads
         return await payloads.fetch(self.reference)
 
-    def open(self) -> PayloadStream | BlockingPayload:
+    def open(self) -> Any:
         """Open the payload as a stream."""
         payloads: Payloads = self.origin.payloads
         return payloads.open(self.reference)
@@ -353,9 +354,10 @@ def record_batch_of(arrived: FetchedRows, columns: Sequence[str] | None = None) 
     present = [name for name in columns if name in full.schema.names]
     if len(present) == len(columns):
         return full.select(present)
-    absent = pa.nulls(count), pa.nulls(count, REFERENCE.type)
-    arrays = [full.column(name) if name in present else absent[name == REFERENCE.name] for name in columns]
-    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+    absent = {name: REFERENCE if name == REFERENCE.name else pa.field(name, pa.null()) for name in columns}
+    fields = [full.schema.field(name) if name in present else absent[name] for name in columns]
+    arrays = [full.column(f.name) if f.name in present else pa.nulls(count, f.type) for f in fields]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
 def rows_of(batch: pa.RecordBatch | pa.Table) -> list[tuple[int, Offsets]]:

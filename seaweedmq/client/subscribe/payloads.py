@@ -47,7 +47,7 @@ class PayloadStream:
         """Return up to ``size`` bytes, none at the end; with -1 all that are left.
 
         Raises:
-            PayloadLost: If the payload is missing, changed, too short, or of another topic.
+            PayloadLost: If the payload is missing, changed, cut short, or of another topic.
             StorageFailed: If the storage cannot be read for ``read_retry_timeout_s``.
             Unavailable: If no broker answers for that time.
             Closed: If the stream was closed.
