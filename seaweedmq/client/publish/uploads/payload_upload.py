@@ -138,7 +138,7 @@ class PayloadUpload:
     def stored(self, number: int, digest: bytes) -> None:
         """Note that a part survives a crash."""
         self._source.stored(min((number + 1) * self._source.part_bytes, self._hashed))
-        if number not in self._digests:  # A part that is stored over and over is no progress.
+        if number not in self._digests:  # Storing a part repeatedly does not count as progress.
             self._progress_s = asyncio.get_running_loop().time()
         self._digests[number] = digest
 

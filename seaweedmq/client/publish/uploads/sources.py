@@ -168,7 +168,7 @@ class StreamSource:
         self.upload_id = upload_id
         self.content_type = content_type or UNKNOWN_TYPE
         self._kept = bytearray()
-        """What was read from ``_kept_from`` on."""
+        """Bytes read from ``_kept_from`` on."""
         self._kept_from = 0
         self._is_over = False
 
