@@ -17,6 +17,7 @@ from seaweedmq.broker.upkeep.compaction import AutoCompaction
 from seaweedmq.broker.upkeep.conversion import Conversion
 from seaweedmq.broker.upkeep.load import LoadReporter
 from seaweedmq.broker.upkeep.maintenance import Maintenance
+from seaweedmq.broker.upkeep.payload_sweep import SWEEP_CHECK_S, PayloadSweep
 from seaweedmq.broker.upkeep.retention import Retention
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.session import Session
@@ -190,10 +191,15 @@ def make_incarnation(
         retention=retention,
     )
 
+    payload_sweep = PayloadSweep(
+        broker_id=info.id, view=context.view, store=context.store, confirmed_us=context.clock.confirmed_us
+    )
+
     def begin() -> None:
         supervisor.brief(election.run(), "election")  # ends with the lease; the next incarnation has another
         supervisor.spawn(leader.run(), "leader")
         supervisor.spawn(reporter.run(), "load")
         supervisor.spawn(maintenance.run(), "maintenance")
+        supervisor.spawn(payload_sweep.run(SWEEP_CHECK_S), "payload sweep")
 
     return Incarnation(info, session, leader, followers, supervisor, begin)

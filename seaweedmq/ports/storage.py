@@ -139,6 +139,16 @@ class BlobStore(Protocol):
     async def read_blob(self, uri: str, position: int, length: int) -> bytes:
         """Read up to ``length`` bytes; fewer only at the end. NotFound is raised if there is no such payload."""
 
+    async def sweep_blobs(self, topic: TopicName, uid: int, now_us: int) -> int:
+        """Delete the payloads of a topic that are older than 48 hours and that no table and no log names.
+
+        ``now_us`` is a lower bound of the time by the caller's clock. Return the number of deleted payloads. The sweep
+        may take minutes, outside of this process.
+
+        Raises:
+            StorageFailed: If it cannot be done now, for example since a file of the topic is damaged.
+        """
+
 
 class StoredFiles(Protocol):
     """The files of segments, for code that only reads them. Errors are those of :class:`SegmentStore`."""

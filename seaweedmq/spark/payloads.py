@@ -1,7 +1,7 @@
 """Payloads by reference in Spark: executors read them from the storage themselves, and verify each.
 
 The column ``reference`` carries its storage, topic and uid as metadata, so that a DataFrame is enough to find the
-payloads, and so that a record resolves only those of its own topic, whatever its reference says.
+payloads, and so that a record resolves only those of its own topic.
 """
 
 import os

@@ -65,7 +65,7 @@ class PartWriter:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise Closed(f"{self._final} is not written any more: its upload has ended")
+            raise Closed(f"{self._final} was closed: its upload has ended")
 
 
 def name_of(uri: str) -> BlobName:

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from seaweedmq.cli.records import json_in, json_out
 from seaweedmq.cli.records.source import open_source
 from seaweedmq.codec.imports.foreign_text import MARK
+from seaweedmq.codec.references import REFERENCE, column_of, reference_json
 from seaweedmq.errors import InvalidArgument
+from seaweedmq.model.reference import PayloadReference
 
 pytestmark = pytest.mark.examples
 
@@ -243,3 +245,18 @@ def test_a_line_of_blanks_is_passed_over_and_counted(tmp_path: Path, blank: byte
     assert table.column("_value").to_pylist() == [b"1", b"2"]
     with pytest.raises(InvalidArgument, match="line 4 has no"):
         read(tmp_path / "lines", b"\n".join([*lines, b"{}"]))
+
+
+def test_a_payload_by_reference_is_described_and_is_no_input(tmp_path: Path) -> None:
+    """Its line has a null value: published again, it would delete the key."""
+    reference = PayloadReference(
+        uri="blobs/shop/films/7/2020-09-13/" + "0" * 32, size_bytes=5, content_type="", sha256=bytes(32)
+    )
+    batch = batch_of([(b"film", None, {}), (b"note", b"small", {})])
+    lines = json_out.lines(batch.append_column(REFERENCE, column_of([reference, None])))
+    film, note = map(json.loads, lines.splitlines())
+    assert (film["value"], film["reference"]) == (None, json.loads(reference_json(reference)))
+    assert "reference" not in note
+    assert lines.splitlines()[1] == json_out.lines(batch).splitlines()[1]
+    with pytest.raises(InvalidArgument, match="line 1 has a field 'reference'"):
+        read(tmp_path / "lines", lines)

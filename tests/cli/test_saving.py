@@ -1,4 +1,4 @@
-"""`subscribe --save-to` writes every value to a file of the folder, whatever its key is."""
+"""`subscribe --save-to` writes every value to a file of the folder, under a safe name for each key."""
 
 import io
 import os

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, TypeVar, cast
 
+from xxhash import xxh3_128_digest
+
 from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.memory.intake import Intake
 from seaweedmq.codec.frame import Frame, FrameHeader, decode_header, split_frames, stamp
@@ -103,6 +105,11 @@ class FakeCluster:
         """Whether brokers know the last acknowledgements of sealed segments."""
         self.payloads: dict[str, bytes] = {}
         """Uploaded payloads, by uri."""
+        self.parts: dict[str, dict[int, bytes]] = {}
+        """Stored parts of each upload, by number."""
+        self.stored_parts: list[int] = []
+        self.broken_parts: list[int] = []
+        """Parts that break the stream once, before they are stored."""
         self.publish_streams = 0
         self.subscribe_streams = 0
         self.repeated_frames = 0
@@ -562,16 +569,23 @@ class FakeBroker:
         opening = await anext(requests)
         assert isinstance(opening, b.UploadOpen)
         uri = f"blobs/{opening.topic}/{opening.topic_uid}/2026-11-28/{opening.upload_id}"
-        yield b.UploadReady(uri, 1 << 20)
-        parts: dict[int, bytes] = {}
-        number = 0
+        parts, number = self.cluster.parts.setdefault(opening.upload_id, {}), 0
+        for found, content in sorted(parts.items()):
+            yield b.PartFound(found, len(content), xxh3_128_digest(content))
+        yield b.UploadReady(uri, 1 << 20, is_complete=uri in self.cluster.payloads)
         async for request in requests:
             match request:
                 case b.PartBegin(number):
-                    parts[number] = b""
+                    arriving = b""
                 case b.PartData(data):
-                    parts[number] += data
-                case b.PartEnd():
+                    arriving += data
+                case b.PartEnd(digest):
+                    if number in self.cluster.broken_parts:
+                        self.cluster.broken_parts.remove(number)
+                        raise Unavailable(f"part {number} was damaged on its way: retry")
+                    assert digest == xxh3_128_digest(arriving)
+                    parts[number] = arriving
+                    self.cluster.stored_parts.append(number)
                     yield b.PartStored(number)
                 case b.UploadFinish(count, size_bytes):
                     payload = b"".join(parts[part] for part in range(count))

@@ -106,6 +106,29 @@ def test_a_frame_of_a_topic_with_a_schema_is_read_with_that_schema():
     assert end == len(data)
 
 
+def test_a_payload_by_reference_is_read_by_the_specification_alone():
+    data = golden("reference.frame.hex")
+    (flags,) = struct.unpack_from("<H", data, 6)
+    assert flags == 1 | 8
+    fields = [("uri", pa.string()), ("size", pa.int64()), ("content_type", pa.string())]
+    fields += [("sha256", pa.binary(32)), ("part_bytes", pa.int64())]
+    columns = [pa.field("_value", pa.binary()), pa.field("_reference", pa.struct(fields))]
+    records, end = read_frame(data, 0, columns)
+    absent = {"_timestamp": NOON, "_headers": None}
+    film = {
+        "uri": "blobs/shop/orders/7/2020-09-13/00112233445566778899aabbccddeeff",
+        "size": 5_000_000_000,
+        "content_type": "video/mp4",
+        "sha256": bytes(range(32)),
+        "part_bytes": 67_108_864,
+    }
+    assert records == [
+        {"_offset": 40, "_key": b"film", **absent, "_value": None, "_reference": film},
+        {"_offset": 41, "_key": b"note", **absent, "_value": b"small", "_reference": None},
+    ]
+    assert end == len(data)
+
+
 def read_number(data: bytes, at: int) -> tuple[int, int]:
     """Return a record of Kafka's, and the position after it."""
     value = shift = 0

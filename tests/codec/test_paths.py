@@ -107,8 +107,7 @@ LONGEST = {
     **{"base_offset": 2**64 - 1, "base": 2**64 - 2, "end": 2**64 - 1},
     **{name: letter * NAME_LENGTH_MAX for name, letter in (("name", "d"), ("writer", "w"), ("sink", "s"))},
     **{"generation": 2**31 - 1, "number": 10**9},
-    "kind": "producer-ids",
-    **{"day": "2026-11-28", "blob_id": "0" * 32},
+    **{"kind": "producer-ids", "day": "2026-11-28", "blob_id": "f" * 32},
     "journal": paths.journal_name(2**31 - 1, 2**63 - 1, 10**9),
     "table": table_path(ORDERS, 10**10 - 1, 2**64 - 2, 2**64 - 1),
 }

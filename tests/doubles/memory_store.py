@@ -116,6 +116,8 @@ class MemorySegmentStore:
     tear: random.Random | None = None
     """Source of torn writes: a failing append leaves a random part of its bytes, a failing creation a partial file."""
     files: dict[str, MemoryFile] = field(default_factory=dict)
+    blob_sweeps: list[tuple[TopicName, int]] = field(default_factory=list)
+    """Calls to sweep payloads, with the uid of the topic."""
     uri: str = "memory"
     cluster_id: str | None = None
     """Id of the cluster whose marker is required; None before the first ``bind``."""
@@ -414,6 +416,11 @@ class MemorySegmentStore:
             segment = parse_segment_path(topic, path)
             if segment is not None and segment in found.pruned:
                 del self.files[path]
+
+    async def sweep_blobs(self, topic: TopicName, uid: int, now_us: int) -> int:
+        """Note the call: there are no payloads here."""
+        self.blob_sweeps.append((topic, uid))
+        return 0
 
     async def sweep_deleted(self) -> None:
         """Do nothing: deletions are atomic here."""

@@ -327,3 +327,19 @@ def test_the_commands_verify_and_sweep_the_payloads(
     done = cluster.run("blobs", "verify", topic, "--storage", storage)
     assert f"1 of 1 payloads of {topic} are lost" in done.failure
     assert value.uri in done.text
+
+
+def test_a_subscriber_reads_what_was_sent(folder: Path, client: seaweedmq.Client, topic: str) -> None:
+    path = a_file(folder, "read.json", 3 * MIB)
+    with client.publisher(topic) as publisher:
+        publisher.send_file(path, key=b"file")
+        publisher.send_stream(io.BytesIO(b""), key=b"empty")
+        publisher.send(b"value", key=b"value")
+    with client.subscriber(topic, start="earliest", stop_at="latest") as subscriber:
+        messages = {message.key: message for message in subscriber}
+        assert messages[b"file"].value == path.read_bytes()
+        assert messages[b"empty"].value == b""
+        assert messages[b"value"].value == b"value"
+        reference = messages[b"file"].reference
+        assert reference is not None
+        assert reference.content_type == "application/json"

@@ -124,6 +124,17 @@ def test_a_lost_payload_fails_the_query(spark: SparkSession, films: ReferencedFi
     assert isinstance(explain(caught.value), PayloadLost)
 
 
+def test_a_stream_is_fetched(spark: SparkSession, films: ReferencedFiles, tmp_path: Path) -> None:
+    films.convert()
+    options = {"storage": str(films.root), "topic": str(films.name), "startingOffsets": "earliest"}
+    stream = spark.readStream.format("seaweedmq").options(**options, includeReferences="true").load()
+    query = seaweedmq.spark.fetch(stream).writeStream.format("memory").queryName("films")
+    query.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(
+        availableNow=True
+    ).start().awaitTermination(120)
+    assert values(spark.table("films")) == EXPECTED
+
+
 def test_fetch_rejects_frames_without_the_column(spark: SparkSession, films: ReferencedFiles) -> None:
     with pytest.raises(InvalidArgument, match=r"has no column 'reference' of a topic: .*includeReferences=true"):
         seaweedmq.spark.fetch(read(spark, films))

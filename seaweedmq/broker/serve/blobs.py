@@ -111,7 +111,7 @@ class BlobService:
 
         Raises:
             NotFound: If the topic does not exist or has another uid, or the payload is missing.
-            InvalidArgument: If the uri is none of a payload of this topic.
+            InvalidArgument: If the uri does not name a payload of this topic.
             ProtocolViolation: If no range is requested.
         """
         wanted = await anext(requests, None)

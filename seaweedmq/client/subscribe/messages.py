@@ -171,10 +171,10 @@ class Message(_Fields):
                 asyncio.
 
         Raises:
-            InvalidArgument: If the topic has a schema, so that the value is no bytes.
+            InvalidArgument: If the topic has a schema, so that the value is a dict.
         """
         if not isinstance(self.value, bytes | None):
-            raise InvalidArgument("the topic has a schema, so that the value is no bytes: read message.value")
+            raise InvalidArgument("the topic has a schema, so that the value is a dict: read message.value")
         payloads: Payloads = self.origin.payloads
         return payloads.open(self.value or b"")
 

@@ -30,8 +30,8 @@ def batches_of(rows: pa.RecordBatch, base_offset: int, leader_epoch: int, bytes_
 
     A batch has at most ``bytes_max`` or one record. The columns are ``_key, _timestamp, _headers, _value``, and
     ``_reference`` in a frame with payloads by reference; timestamps are rounded down to milliseconds. Kafka has no such
-    payloads: the value is the reference as JSON, with a header that says so. A null would delete the key in a compacted
-    topic.
+    payloads: the value is the reference as JSON, with the header ``KAFKA_HEADER``. A null would delete the key in a
+    compacted topic.
     """
     return batches_of_rows(_rows_of(rows), base_offset, leader_epoch, bytes_max)
 

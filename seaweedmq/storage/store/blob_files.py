@@ -1,16 +1,22 @@
 """Payloads that records refer to, on a mounted directory: the calls of ``storage.blobs`` in threads."""
 
 import asyncio
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from seaweedmq.errors import Unavailable
+from seaweedmq.codec.paths import blob_days
+from seaweedmq.errors import StorageFailed, Unavailable
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import StoredBlob
 from seaweedmq.storage import blobs
 from seaweedmq.storage.store.guarded_calls import GuardedCalls
 
 T = TypeVar("T")
+
+SWEEP_TIMEOUT_S = 3_600.0
+"""Longest sweep of one topic in seconds."""
 
 
 class BlobFiles(GuardedCalls):
@@ -48,6 +54,29 @@ class BlobFiles(GuardedCalls):
         return await self._on_blob(
             "read", uri, lambda: blobs.read_blob(self.place, blobs.name_of(uri), position, length)
         )
+
+    async def sweep_blobs(self, topic: TopicName, uid: int, now_us: int) -> int:
+        """Sweep in a process of its own, if the topic has payloads."""
+        days = blob_days(topic, uid)
+        if not await self._run(self._blobs, "list", days, lambda: self.place.holds_something(days)):
+            return 0
+        command = [sys.executable, "-m", "seaweedmq.storage.jobs.sweep_process"]
+        process = await asyncio.create_subprocess_exec(
+            *command, str(self.place), str(topic), str(now_us), stdin=DEVNULL, stdout=PIPE, stderr=PIPE
+        )
+        try:
+            async with asyncio.timeout(SWEEP_TIMEOUT_S):
+                said, why = await process.communicate()
+        except TimeoutError:
+            raise StorageFailed(f"{days} was not swept within {SWEEP_TIMEOUT_S:g} s: check the storage") from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if process.returncode:
+            reason = why.decode(errors="replace").strip().rpartition("\n")[2]
+            raise StorageFailed(f"{days} was not swept: {reason or f'its process ended with {process.returncode}'}")
+        return int(said)
 
     async def _on_blob(self, action: str, uri: str, call: Callable[[], T]) -> T:
         try:

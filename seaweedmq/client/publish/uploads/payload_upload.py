@@ -41,8 +41,11 @@ class PayloadUpload:
     Memory: one chunk, and of a stream the part that is not stored yet.
     """
 
-    def __init__(self, cluster: Cluster, topic: TopicName, topic_uid: int, source: Source) -> None:
+    def __init__(
+        self, cluster: Cluster, topic: TopicName, topic_uid: int, source: Source, delivery_timeout_s: float
+    ) -> None:
         self._cluster = cluster
+        self._timeout_s = delivery_timeout_s
         self._topic = topic
         self._topic_uid = topic_uid
         self._source = source
@@ -51,6 +54,8 @@ class PayloadUpload:
         self._hashed = 0
         """Bytes of the payload that the hash covers: repeated parts are hashed once."""
         self._progress_s = asyncio.get_running_loop().time()
+        self._reading: asyncio.Task[bytes] | None = None
+        """The last read of the source. A lost stream does not end it, and there must not be two at a time."""
         self._digests: dict[int, bytes] = {}
         """Digest of each part that a broker stored for this upload."""
 
@@ -67,7 +72,7 @@ class PayloadUpload:
         loop, config = asyncio.get_running_loop(), self._cluster.config
 
         def is_stuck() -> bool:
-            return loop.time() - self._progress_s > config.delivery_timeout_s
+            return loop.time() - self._progress_s > self._timeout_s
 
         try:
             async for attempt in retrying(config, self._cluster.env.rng, is_stuck):
@@ -113,7 +118,7 @@ class PayloadUpload:
         position, end = begin, begin + self._source.part_bytes
         while position < end:
             length = min(chunk_bytes, end - position)
-            data = await asyncio.to_thread(self._read, position, length)
+            data = await self._read_in_thread(position, length)
             if data:
                 yield data
             position += len(data)
@@ -124,7 +129,7 @@ class PayloadUpload:
         """Whether the payload has no byte in a part or behind it. Part 0 is always there."""
         if not number or number in self._digests:
             return False
-        return not await asyncio.to_thread(self._read, number * self._source.part_bytes, 1)
+        return not await self._read_in_thread(number * self._source.part_bytes, 1)
 
     async def check(self) -> None:
         """Check that the payload did not change while it was read."""
@@ -133,7 +138,7 @@ class PayloadUpload:
     def stored(self, number: int, digest: bytes) -> None:
         """Note that a part survives a crash."""
         self._source.stored(min((number + 1) * self._source.part_bytes, self._hashed))
-        if number not in self._digests:  # A part that is stored over and over is no progress.
+        if number not in self._digests:  # Storing a part repeatedly does not count as progress.
             self._progress_s = asyncio.get_running_loop().time()
         self._digests[number] = digest
 
@@ -145,6 +150,12 @@ class PayloadUpload:
     def size_bytes(self) -> int:
         """Bytes read so far."""
         return self._hashed
+
+    async def _read_in_thread(self, position: int, length: int) -> bytes:
+        if self._reading is not None and not self._reading.done():
+            await asyncio.wait({self._reading})
+        self._reading = asyncio.create_task(asyncio.to_thread(self._read, position, length), name="read of a payload")
+        return await asyncio.shield(self._reading)
 
     def _read(self, position: int, length: int) -> bytes:
         data = self._source.read(position, length)
@@ -203,8 +214,9 @@ class _UploadStream:
             self._expect(STALL_S)
             yield UploadFinish(self.parts, self._upload.size_bytes)
         except SeaweedMQError as error:
-            if self.broker is not None:
-                self.broker.end(error)
+            assert self.broker is not None, "the broker was ready"
+            self.broker.end(error)
+            await asyncio.Event().wait()  # until the stream is closed: its end would look like that of the client
 
     async def _part(self, number: int, chunk_bytes: int) -> AsyncGenerator[UploadRequest, None]:
         """Yield the messages of a part, none if the broker has it, and wait until it is stored."""

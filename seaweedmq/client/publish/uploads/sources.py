@@ -168,7 +168,7 @@ class StreamSource:
         self.upload_id = upload_id
         self.content_type = content_type or UNKNOWN_TYPE
         self._kept = bytearray()
-        """What was read from ``_kept_from`` on."""
+        """Bytes read from ``_kept_from`` on."""
         self._kept_from = 0
         self._is_over = False
 
@@ -192,8 +192,9 @@ class StreamSource:
 
     def stored(self, position: int) -> None:
         """Drop what is stored."""
-        del self._kept[: position - self._kept_from]
-        self._kept_from = position
+        if position > self._kept_from:
+            del self._kept[: position - self._kept_from]
+            self._kept_from = position
 
     def check(self) -> None:
         """Do nothing: a stream has no state to compare."""

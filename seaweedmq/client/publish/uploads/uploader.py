@@ -35,6 +35,7 @@ class Uploader:
         self._topic = topic
         self._spawn = spawn
         self._release = release
+        self._timeout_s = delivery_timeout_s
         self._order = UploadOrder(delivery_timeout_s)
         self._queue: deque[UploadJob] = deque()
         self._workers = 0
@@ -57,8 +58,9 @@ class Uploader:
         while self._queue:
             job = self._queue.popleft()
             rows: Rows | None = None
+            upload = PayloadUpload(self._cluster, self._topic, self.topic_uid, job.source, self._timeout_s)
             try:
-                rows = job.record(await PayloadUpload(self._cluster, self._topic, self.topic_uid, job.source).run())
+                rows = job.record(await upload.run())
             except SeaweedMQError as error:
                 job.promise.failed(range(1), error)
             for released in self._order.finish(job.ticket, rows, asyncio.get_running_loop().time()):

@@ -1,0 +1,56 @@
+"""Payloads by reference in a store: parts, and the sweep in a process of its own."""
+
+import os
+
+import pytest
+
+from seaweedmq.codec.paths import blob_name
+from seaweedmq.errors import Closed, StorageFailed, Unavailable
+from seaweedmq.storage.store.files import FileSegmentStore
+from tests.support.referenced_files import ReferencedFiles, put_payload
+
+NOW_US = 4_000_000_000_000_000
+
+
+@pytest.fixture
+def films(store: FileSegmentStore) -> ReferencedFiles:
+    files = ReferencedFiles(store.place.root, referring=(3,))
+    files.log(0, 5)
+    return files
+
+
+async def test_the_sweep_runs_in_a_process_of_its_own(store: FileSegmentStore, films: ReferencedFiles) -> None:
+    named, unnamed = films.reference(3).uri, put_payload(store.place, films, 900, b"x").uri
+    for uri in (named, unnamed):
+        os.utime(store.place.path(uri), (1_000_000_000, 1_000_000_000))
+    assert await store.sweep_blobs(films.name, films.uid, 0) == 0
+    assert await store.sweep_blobs(films.name, films.uid, NOW_US) == 1
+    assert not store.place.path(unnamed).exists()
+    assert store.place.path(named).exists()
+    assert await store.sweep_blobs(films.name, 99, NOW_US) == 0
+
+
+async def test_a_sweep_that_fails_names_the_reason(store: FileSegmentStore, films: ReferencedFiles) -> None:
+    films.reference(3)
+    store.place.path("topics/shop/orders/lineage.json").unlink()
+    with pytest.raises(StorageFailed, match=r"was not swept: .*lineage.json"):
+        await store.sweep_blobs(films.name, films.uid, NOW_US)
+
+
+async def test_a_part_ends_with_its_upload(store: FileSegmentStore, films: ReferencedFiles) -> None:
+    name = blob_name(films.name, films.uid, "2026-11-28", "a" * 32)
+    part = await store.create_part(name.uri, 0)
+    other = await store.create_part(name.uri, 0)
+    await part.append(b"x")
+    await part.keep()
+    await part.close()
+    with pytest.raises(Closed):
+        await part.append(b"y")
+    await store.complete_blob(name.uri, 1, 1)
+    with pytest.raises(Unavailable, match="completed or deleted meanwhile; retry"):
+        await other.keep()
+    await other.close()
+    with pytest.raises(Unavailable, match="is gone"):
+        await store.complete_blob(name.uri.replace("aa", "bb"), 1, 1)
+    assert await store.read_blob(name.uri, 0, 9) == b"x"
+    assert not [*store.place.root.rglob(".tmp-*")]
