@@ -122,6 +122,8 @@ class LoggedEnds:
         self._place = place
         self._name = name
         self._clock = clock
+        self._where = ""
+        """Location of the log, which differs once the topic is recreated."""
         self._version = -1
         self._ends: Mapping[int, int] = {}
         self._loaded_s = -math.inf
@@ -134,6 +136,8 @@ class LoggedEnds:
         """
         try:
             with open_log(self._place, self._name) as log:
+                if log.where != self._where:
+                    self._where, self._ends, self._loaded_s = log.where, {}, -math.inf
                 if self._clock() - self._loaded_s >= RELOAD_S:
                     state = read_state(log, log.listing())
                     self._version, self._loaded_s = state.version, self._clock()
@@ -144,7 +148,7 @@ class LoggedEnds:
         except (Corrupt, Unsupported):
             self._raise_to(table_ends(self._place, self._name))
         except FileNotFoundError:
-            self._version, self._ends = -1, {}  # the topic was deleted
+            self._where, self._ends = "", {}  # the topic was deleted
         return self._ends
 
     def _raise(self, paths: Iterable[str]) -> None:
