@@ -174,7 +174,8 @@ def table_ends(place: Place, name: TopicName) -> dict[int, int]:
             segment, _, offsets = each.partition("-")
             end = offsets[_NAME_DIGITS + 1 : 2 * _NAME_DIGITS + 1]
             is_table = segment.isdecimal() and len(end) == _NAME_DIGITS and end.isdecimal()
-            if is_table and _is_rest(offsets[2 * _NAME_DIGITS + 1 :]) and end > highest.get(segment, ""):
+            rest = offsets[2 * _NAME_DIGITS + 1 :]
+            if is_table and (rest == TABLE_SUFFIX or _is_dated(rest)) and end > highest.get(segment, ""):
                 highest[segment] = end
     except FileNotFoundError:
         return {}
@@ -183,8 +184,6 @@ def table_ends(place: Place, name: TopicName) -> dict[int, int]:
     return {int(segment): int(end) for segment, end in highest.items()}
 
 
-def _is_rest(rest: str) -> bool:
-    """Whether a table's name may end so after its offsets: with a date on an object store."""
-    return rest == TABLE_SUFFIX or (
-        rest.endswith(TABLE_SUFFIX) and rest[:1] == "-" and rest[1 : -len(TABLE_SUFFIX)].isdecimal()
-    )
+def _is_dated(rest: str) -> bool:
+    """Whether a table's name ends with a date after its offsets, as on an object store."""
+    return rest.endswith(TABLE_SUFFIX) and rest[0] == "-" and rest[1 : -len(TABLE_SUFFIX)].isdecimal()
