@@ -63,7 +63,7 @@ class SaveFolder:
         """Open the folder, and create it if its parent exists.
 
         Raises:
-            InvalidArgument: If it is no folder, or cannot be created.
+            InvalidArgument: If it is not a folder, or cannot be created.
         """
         self.path = path
         try:
@@ -83,7 +83,7 @@ class SaveFolder:
     def save(self, message: Message) -> str | None:
         """Save a record's value, and return the name of the file; None for a record without a value.
 
-        The file is durable on return. Whatever fails, no part of it remains.
+        The file is durable on return. If anything fails, no part of it remains.
 
         Raises:
             PayloadLost: If its payload by reference is missing, changed, cut short, or of another topic.

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.topic import TopicName
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.jobs.payloads import sweep_payloads
-from seaweedmq.storage.place import Place
 
 NICENESS = 10
 
@@ -22,7 +22,7 @@ def main(root: str, topic: str, now_us: str) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the broker ends this process.
     os.nice(NICENESS)
     try:
-        found = sweep_payloads(Place(Path(root)), TopicName.parse(topic), now_us=int(now_us))
+        found = sweep_payloads(DirectoryPlace(Path(root)), TopicName.parse(topic), now_us=int(now_us))
     except SeaweedMQError as error:
         sys.stderr.write(f"{error}\n")
         return 1
