@@ -66,15 +66,23 @@ def shell(line: str, cluster: Cluster, folder: Path | None = None) -> str:
 
 
 @pytest.fixture(scope="module")
-def outputs(cluster: Cluster) -> dict[str, str]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The working directory of the first steps, with the file that they publish."""
+    made = tmp_path_factory.mktemp("steps")
+    shutil.copy(ROOT / "README.md", made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def outputs(cluster: Cluster, folder: Path) -> dict[str, str]:
     """Run the first steps, and return their outputs."""
     others = (*RUN_ELSEWHERE, *FOR_KAFKA, *TABLE_JOBS, BROKER)
     steps = [line for line in SHELL if line not in others and not line.startswith(EXAMPLES)]
-    return {line: shell(line, cluster) for line in steps}
+    return {line: shell(line, cluster, folder) for line in steps}
 
 
 @pytest.mark.integration
-def test_the_first_steps_do_what_the_guides_say(outputs: dict[str, str]) -> None:
+def test_the_first_steps_do_what_the_guides_say(outputs: dict[str, str], folder: Path) -> None:
     assert len(outputs) >= 6, "the commands of the guides were not found"
     assert outputs["seaweedmq subscribe test/numbers --limit 3"].count("\n") == 3
     assert outputs["seaweedmq subscribe test/numbers --format raw | tail -n 1"] == "1000000\n"
@@ -83,6 +91,8 @@ def test_the_first_steps_do_what_the_guides_say(outputs: dict[str, str]) -> None
     assert "lag_records  0" in outputs["seaweedmq group describe adders"]
     assert "split 0 into 1" in outputs["seaweedmq segment split test/numbers 0"]
     assert "1000000" in outputs["seaweedmq topic describe test/numbers"]
+    (payload,) = (folder / "payloads").iterdir()
+    assert (payload.name, payload.read_bytes()) == ("readme", (ROOT / "README.md").read_bytes())
 
 
 @pytest.mark.deep
