@@ -20,6 +20,7 @@ from seaweedmq.model.config import MIB
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.payloads import fetch_payload
+from seaweedmq.storage.places import parse_place
 
 REFERENCE: Final = "reference"
 VALUE: Final = "value"
@@ -33,7 +34,7 @@ _UID: Final = "seaweedmq.topic_uid"
 def reference_metadata(topic: Topic, storage: str | None) -> dict[str, str]:
     """Return the metadata of the column ``reference`` of a topic; ``storage`` is None if only brokers are known."""
     found = {_TOPIC: str(topic.name), _UID: str(topic.uid)}
-    return found if storage is None else {**found, _STORAGE: str(DirectoryPlace.parse(storage))}
+    return found if storage is None else {**found, _STORAGE: str(parse_place(storage))}
 
 
 def with_metadata(schema: StructType, metadata: Mapping[str, str]) -> StructType:

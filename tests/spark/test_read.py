@@ -130,7 +130,7 @@ def test_a_typed_topic_has_its_own_columns(spark: SparkSession, tmp_path: Path) 
         ({"topic": "../etc"}, "InvalidArgument: namespace '..' is not allowed"),
         ({"topic": "orders"}, "InvalidArgument: topic 'orders' is not NAMESPACE/NAME"),
         ({"storage": "/nowhere/at/all"}, "InvalidArgument: storage /nowhere/at/all is not a directory"),
-        ({"storage": "s3://bucket/root"}, "InvalidArgument: storage 's3://bucket/root' is not supported"),
+        ({"storage": "ftp://server/root"}, "InvalidArgument: storage 'ftp://server/root' is not supported"),
         ({"startingOffsets": '{"9": 1}'}, "InvalidArgument: topic shop/orders has no segment 9: it has 0"),
         ({"endingTimestamp": "yesterday"}, "InvalidArgument: option 'endingTimestamp' is 'yesterday': give ISO 8601"),
         ({"columns": "offset,colour"}, "InvalidArgument: topic shop/orders has no column 'colour': it has topic, seg"),

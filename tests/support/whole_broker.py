@@ -43,6 +43,8 @@ async def whole_broker(storage: Path, config: BrokerConfig) -> AsyncIterator[Who
         native, kafka = stack.enter_context(ReservedPort()), stack.enter_context(ReservedPort())
         config = replace(config, kafka_listen=kafka.address)
         rng = random.Random(1)
+        process = OwnProcess()
+        others_bytes = process.resident_bytes()  # of the tests that ran in this process before
         store = FileSegmentStore(storage)
         stack.push_async_callback(store.close)
         meta = MemoryMetaStore(MemoryMetaServer())
@@ -53,7 +55,12 @@ async def whole_broker(storage: Path, config: BrokerConfig) -> AsyncIterator[Who
         stack.push_async_callback(gateway.stop)
         broker = Broker(
             config=config,
-            env=Environment(lambda: time.time_ns() // 1_000, rng, boot_s, resident_bytes=OwnProcess().resident_bytes),
+            env=Environment(
+                lambda: time.time_ns() // 1_000,
+                rng,
+                boot_s,
+                resident_bytes=lambda: max(0, process.resident_bytes() - others_bytes),
+            ),
             store=store,
             meta=meta,
             dialer=dialer,

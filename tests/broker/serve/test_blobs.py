@@ -45,7 +45,7 @@ from tests.support.whole_broker import WholeBroker, whole_broker
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NAME, OTHER = TopicName("shop", "films"), TopicName("shop", "songs")
-CONFIG = BrokerConfig(uploads_max=2, payload_bytes_max=1 * MIB, memory_bytes_max=4096 * MIB)  # with that of other tests
+CONFIG = BrokerConfig(uploads_max=2, payload_bytes_max=1 * MIB, memory_bytes_max=512 * MIB)
 ID = "0123456789abcdef" * 2
 
 
