@@ -6,7 +6,8 @@ two fifths of its CPU, and cost the brokers as much as the successors themselves
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from typing import Protocol
 
 from seaweedmq.errors import SeaweedMQError
@@ -105,7 +106,7 @@ class TopicUpdates:
             return
         self._more.clear()
         chosen = self._next()
-        call = asyncio.ensure_future(self._call(AwaitTopics(tuple(chosen.values()), PATIENCE_S)))
+        call = asyncio.ensure_future(self._call(AwaitTopics(_merged(chosen.values()), PATIENCE_S)))
         more = asyncio.create_task(self._more.wait(), name="wait for more topics")
         try:
             await asyncio.wait({call, more}, return_when=asyncio.FIRST_COMPLETED)
@@ -136,3 +137,13 @@ class TopicUpdates:
             del self._wanted[subscriber]
             self._wanted[subscriber] = until
         return chosen
+
+
+def _merged(awaited: Iterable[AwaitedTopic]) -> tuple[AwaitedTopic, ...]:
+    """Merge the subscribers of each topic: all their ids, and the lowest revision."""
+    topics: dict[int, AwaitedTopic] = {}
+    for one in awaited:
+        other = topics.get(one.topic_uid, one)
+        ids = tuple(sorted({*one.ids, *other.ids}))
+        topics[one.topic_uid] = replace(one, above=min(one.above, other.above), ids=ids)
+    return tuple(topics.values())

@@ -201,3 +201,13 @@ async def test_more_than_one_call_takes_is_asked_for_in_turn(broker: Broker, cou
     await until(lambda: all(view.revision == 2 for view in views))
     assert max(len(call.topics) for call in broker.asked) == most
     await updates.close()
+
+
+async def test_two_subscribers_of_a_topic_get_one_description_with_the_segments_of_both(broker: Broker) -> None:
+    first, second = View(0, ids=2), View(0, ids=5)
+    second.revision = 3
+    updates = wanting(broker, first, second)
+    broker.change(first, 4)
+    await until(lambda: first.revision == second.revision == 4)
+    assert broker.asked[0].topics == (AwaitedTopic(name=first.name, topic_uid=1, above=1, ids=(0, 1, 2, 3, 4)),)
+    await updates.close()
