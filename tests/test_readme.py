@@ -110,10 +110,15 @@ def test_jobs_on_tables_do_what_the_guides_say(cluster: Cluster, data: Path) -> 
 @pytest.mark.deep
 @pytest.mark.integration
 def test_the_examples_in_python_work(cluster: Cluster, data: Path, tmp_path: Path) -> None:
-    publish_and_read, source, group, _, plain = PYTHON
+    publish_and_read, source, payloads, group, _, plain, fetched = PYTHON
     printed = _python(publish_and_read.replace('"127.0.0.1:17777"', repr(cluster.addresses)), tmp_path)
     assert printed.count("\n") == 1000
     assert "b'customer 9' b'order 999'" in printed
+    for name in ("film", "trailer"):
+        (tmp_path / f"{name}.mp4").write_bytes(name.encode() * 100_000)
+    _python(payloads.replace('"127.0.0.1:17777"', repr(cluster.addresses)), tmp_path)
+    for name in ("film", "trailer"):
+        assert (tmp_path / f"{name}.copy").read_bytes() == (tmp_path / f"{name}.mp4").read_bytes()
     mails = _python(group.replace('"127.0.0.1:17777"', repr(cluster.addresses)), tmp_path)
     assert mails.count("mail to") == 1000  # handlers print concurrently, so lines may mix
 
@@ -122,9 +127,13 @@ def test_the_examples_in_python_work(cluster: Cluster, data: Path, tmp_path: Pat
         "spark = SparkSession.builder.master('local[2]').config('spark.ui.enabled', 'false')"
         ".config('spark.driver.bindAddress', '127.0.0.1').config('spark.log.level', 'OFF').getOrCreate()\n"
     )
-    there = source.replace("seaweedmq-data/storage", str(data / "storage"))
-    last = there.strip().splitlines()[-1]
-    assert _python(f"{spark}{there.replace(last, f'print(({last}).count())')}", tmp_path).split()[-1] == "1000"
+    read, fetch = (
+        block.replace("seaweedmq-data/storage", str(data / "storage")).strip() for block in (source, fetched)
+    )
+    last, last_fetched = read.splitlines()[-1], fetch.splitlines()[-1]
+    read = read.replace(last, f"print(({last}).count())")
+    fetch = fetch.replace(last_fetched, f"print(sum(len(row.value) for row in ({last_fetched}).collect()))")
+    assert _python(f"{spark}{read}\n{fetch}\n", tmp_path).split()[-2:] == ["1000", "1100000"]
     assert plain.strip().startswith("spark.read.parquet("), "tests/spark reads the table folder with plain Spark"
 
 

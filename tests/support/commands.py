@@ -13,7 +13,8 @@ from pathlib import Path
 import psutil
 
 COMMAND = [sys.executable, "-m", "seaweedmq.cli.main"]
-TIMEOUT_S = 60
+TIMEOUT_S = 120
+"""Time in seconds after which a command hangs. One that starts a Spark beside two others takes a minute."""
 CLUSTER_TIMEOUT_S = 60
 
 
