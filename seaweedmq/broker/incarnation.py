@@ -17,7 +17,7 @@ from seaweedmq.broker.upkeep.compaction import AutoCompaction
 from seaweedmq.broker.upkeep.conversion import Conversion
 from seaweedmq.broker.upkeep.load import LoadReporter
 from seaweedmq.broker.upkeep.maintenance import Maintenance
-from seaweedmq.broker.upkeep.payload_sweep import SWEEP_CHECK_S, PayloadSweep
+from seaweedmq.broker.upkeep.payload_sweep import PayloadSweep
 from seaweedmq.broker.upkeep.retention import Retention
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.session import Session
@@ -189,10 +189,13 @@ def make_incarnation(
         conversion=conversion,
         compaction=compaction,
         retention=retention,
-    )
-
-    payload_sweep = PayloadSweep(
-        broker_id=info.id, view=context.view, store=context.store, confirmed_us=context.clock.confirmed_us
+        payload_sweep=PayloadSweep(
+            broker_id=info.id,
+            view=context.view,
+            store=context.store,
+            confirmed_us=context.clock.confirmed_us,
+            spawn=supervisor.brief,
+        ),
     )
 
     def begin() -> None:
@@ -200,6 +203,5 @@ def make_incarnation(
         supervisor.spawn(leader.run(), "leader")
         supervisor.spawn(reporter.run(), "load")
         supervisor.spawn(maintenance.run(), "maintenance")
-        supervisor.spawn(payload_sweep.run(SWEEP_CHECK_S), "payload sweep")
 
     return Incarnation(info, session, leader, followers, supervisor, begin)

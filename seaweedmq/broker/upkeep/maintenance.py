@@ -8,6 +8,7 @@ from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.broker.upkeep.compaction import AutoCompaction
 from seaweedmq.broker.upkeep.conversion import Conversion
+from seaweedmq.broker.upkeep.payload_sweep import PayloadSweep
 from seaweedmq.broker.upkeep.retention import Retention
 from seaweedmq.core.files.rolling import roll_bounds
 from seaweedmq.errors import StorageFailed
@@ -29,6 +30,7 @@ class Maintenance:
         conversion: Conversion,
         compaction: AutoCompaction,
         retention: Retention,
+        payload_sweep: PayloadSweep,
     ) -> None:
         self._config = config
         self._segments = segments
@@ -36,6 +38,7 @@ class Maintenance:
         self._conversion = conversion
         self._compaction = compaction
         self._retention = retention
+        self._payload_sweep = payload_sweep
         self._failures_log = OnceLogger(log)
 
     async def run(self) -> None:
@@ -51,6 +54,7 @@ class Maintenance:
             await self._compaction.round(converted)
             await self._release_last_logs()
             await self._retention.round(converted)
+            self._payload_sweep.begin()
 
     async def _release_last_logs(self) -> None:
         for segment in list(self._segments()):

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from seaweedmq.broker.upkeep.maintained_segments import is_maintainer
 from seaweedmq.coordination.view import ClusterView
@@ -15,7 +16,7 @@ from seaweedmq.runtime.log_once import OnceLogger
 log = logging.getLogger(__name__)
 
 SWEEP_CHECK_S = 600.0
-"""Time in seconds between two checks for topics that are due."""
+"""Least time in seconds between two checks for topics that are due."""
 FIRST_S = 2.0 * HOUR_S
 """Time in seconds after which a broker sweeps a topic that it has begun to maintain. Its clock is confirmed by then."""
 INTERVAL_S = float(DAY_S)
@@ -26,9 +27,15 @@ class PayloadSweep:
     """The sweep of the topics that this broker maintains: one topic at a time, in a task of its own."""
 
     def __init__(
-        self, *, broker_id: str, view: ClusterView, store: BlobStore, confirmed_us: Callable[[float], int]
+        self,
+        *,
+        broker_id: str,
+        view: ClusterView,
+        store: BlobStore,
+        confirmed_us: Callable[[float], int],
+        spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]],
     ) -> None:
-        """Create the sweep; ``confirmed_us`` is that of ``ConfirmedClock``."""
+        """Create the sweep; ``confirmed_us`` is that of ``ConfirmedClock``, and ``spawn`` runs a task that ends."""
         self._broker_id = broker_id
         self._view = view
         self._store = store
@@ -37,12 +44,16 @@ class PayloadSweep:
         """Maintained topic -> its uid, and the event loop time of its next sweep."""
         self._failures_log = OnceLogger(log)
         self._loop = asyncio.get_running_loop()
+        self._spawn = spawn
+        self._task: asyncio.Task[None] | None = None
+        self._next_s = self._loop.time() + SWEEP_CHECK_S
 
-    async def run(self, interval_s: float) -> None:
-        """Sweep due topics, checked every ``interval_s`` seconds, until cancelled."""
-        while True:
-            await asyncio.sleep(interval_s)
-            await self.round()
+    def begin(self) -> None:
+        """Begin a round in a task if the last one has ended and began ``SWEEP_CHECK_S`` ago. Call at intervals."""
+        now_s = self._loop.time()
+        if now_s >= self._next_s and (self._task is None or self._task.done()):
+            self._next_s = now_s + SWEEP_CHECK_S
+            self._task = self._spawn(self.round(), "payload sweep")
 
     async def round(self) -> None:
         """Sweep every topic that is due."""
