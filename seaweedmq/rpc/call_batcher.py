@@ -1,8 +1,9 @@
 """Batching of unary calls to one broker: calls made at about the same time travel as one.
 
 Any call costs both sides some 0.4 ms of Python, and the loss of a broker causes calls for a thousand segments at once.
-A slow call delays no other: a call that is not done when the patience ends is repeated with more patience. So only
-repeatable calls are batched. All calls between brokers are repeatable.
+A slow call delays no other: when the patience ends, the broker cancels the calls that are not done and returns the
+other replies. The client repeats the cancelled calls with more patience, then alone. So only repeatable calls are
+batched.
 """
 
 import asyncio
@@ -20,10 +21,10 @@ from seaweedmq.rpc.v1 import types_pb2
 GATHER_S: Final = 0.001
 """Seconds for which the first call of a batch waits for others."""
 PARTS_MAX: Final = 256
-PATIENCE_S: Final = 0.1
-"""Seconds for which the first attempt waits until all calls are done; each further attempt waits longer."""
-PATIENCE_GROWTH: Final = 4
-PATIENCE_S_MAX: Final = 10.0
+PATIENCES_S: Final = (0.1, 0.4)
+"""Seconds for which each batched attempt waits until all calls are done; the next attempt is made alone."""
+BATCH_TIMEOUT_S: Final = 20.0
+"""Seconds after which a batch fails; callers have their own deadlines."""
 
 
 @dataclass(slots=True, eq=False)
@@ -53,14 +54,14 @@ class CallBatcher:
 
     async def call(self, method: Unary[Any, Any], request: bytes, timeout_s: float) -> bytes:
         """Make a call and return its reply, with the same errors as a call made alone."""
-        patience_s = PATIENCE_S
         try:
             async with asyncio.timeout(timeout_s):
-                while True:
+                for patience_s in PATIENCES_S:
                     reply = await self._ask(method, request, patience_s)
                     if reply is not None:
                         return reply
-                    patience_s = min(patience_s * PATIENCE_GROWTH, PATIENCE_S_MAX)
+                # Each attempt starts again: another limit would end a call that needs most of its deadline.
+                return await self._alone(method, request, timeout_s)
         except TimeoutError:
             raise DeadlineExceeded(
                 f"{method.name} at broker {self._address} timed out after {timeout_s} s "
@@ -68,7 +69,7 @@ class CallBatcher:
             ) from None
 
     async def close(self) -> None:
-        """Wait for pending calls; the connection must be closed, which ends them."""
+        """Wait for the batches that were sent; the connection must be closed, which ends them."""
         if self._sending:
             await asyncio.wait(set(self._sending))
 
@@ -92,14 +93,13 @@ class CallBatcher:
             task.add_done_callback(self._sending.discard)
 
     async def _call(self, parts: list[_Part], patience_s: float) -> None:
-        timeout_s = 2 * PATIENCE_S_MAX  # callers have their own deadlines
         try:
             if len(parts) == 1:
                 outcomes: list[bytes | SeaweedMQError | None] = [
-                    await self._alone(parts[0].method, parts[0].request, timeout_s)
+                    await self._alone(parts[0].method, parts[0].request, BATCH_TIMEOUT_S)
                 ]
             else:
-                outcomes = _outcomes(await self._together(_encoded(parts, patience_s), timeout_s), len(parts))
+                outcomes = _outcomes(await self._together(_encoded(parts, patience_s), BATCH_TIMEOUT_S), len(parts))
         except SeaweedMQError as error:
             outcomes = [fresh(error) for _ in parts]
         for part, outcome in zip(parts, outcomes, strict=True):
@@ -136,11 +136,15 @@ def _outcome(part: types_pb2.TogetherReply.Part) -> bytes | SeaweedMQError | Non
 
 
 async def answer(
-    data: bytes, methods: Callable[[str], Unary[Any, Any] | None], call: Callable[[Call[Any]], Awaitable[Any]]
+    data: bytes,
+    methods: Callable[[str], Unary[Any, Any] | None],
+    call: Callable[[Call[Any]], Awaitable[Any]],
+    error_of: Callable[[str, Exception], SeaweedMQError],
 ) -> bytes:
     """Execute the parts of a ``Together`` request concurrently; return once all are done or its patience ends.
 
     ``methods`` returns the method of a name, None if it is unknown; ``call`` executes one call.
+    ``error_of`` returns the error that the client gets for a method's error, of any kind.
     """
     request = types.parse(types_pb2.TogetherRequest, data)
     if len(request.parts) > PARTS_MAX:
@@ -148,7 +152,8 @@ async def answer(
             f"{len(request.parts)} calls in one request, the limit is {PARTS_MAX}: send several requests"
         )
     tasks = [
-        asyncio.create_task(_answer_one(methods(part.method), part, call), name=part.method) for part in request.parts
+        asyncio.create_task(_answer_one(methods(part.method), part, call, error_of), name=part.method)
+        for part in request.parts
     ]
     try:
         if tasks:
@@ -166,13 +171,17 @@ async def answer(
 
 
 async def _answer_one(
-    method: Unary[Any, Any] | None, part: types_pb2.TogetherRequest.Part, call: Callable[[Call[Any]], Awaitable[Any]]
+    method: Unary[Any, Any] | None,
+    part: types_pb2.TogetherRequest.Part,
+    call: Callable[[Call[Any]], Awaitable[Any]],
+    error_of: Callable[[str, Exception], SeaweedMQError],
 ) -> types_pb2.TogetherReply.Part:
     try:
         if method is None:
             raise Unsupported(f"this broker does not know {part.method}: upgrade it")
         reply = method.encode_reply(await call(method.decode_request(part.request)))
-    except SeaweedMQError as error:
+    except Exception as raised:  # noqa: BLE001 - an unexpected error must not fail the other parts
+        error = error_of(part.method, raised)
         failure = types_pb2.TogetherReply.Failure(code=status.code_of(error), text=str(error))
         return types_pb2.TogetherReply.Part(failure=failure)
     return types_pb2.TogetherReply.Part(reply=reply)

@@ -165,7 +165,10 @@ class _Handlers:
             context = _context_of(rpc)
             async with self._errors_as_status(transport.AT_ONCE, rpc, context):
                 api = self._api.forwarded if _is_forwarded(rpc) else self._api
-                return await call_batcher.answer(request, methods.get, partial(api.call, context=context))
+                call = partial(api.call, context=context)
+                return await call_batcher.answer(
+                    request, methods.get, call, lambda method, error: self._reported_error(method, context, error)
+                )
             raise AssertionError("unreachable: a translated block returns or aborts")
 
         return handle

@@ -2,15 +2,17 @@
 
 import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from seaweedmq.errors import DeadlineExceeded, NotFound, Unavailable
+from seaweedmq.errors import DeadlineExceeded, NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.messages.call_context import INTERNAL
 from seaweedmq.model.messages.calls import Fence, LogEnds, NoteProgress, Seal
 from seaweedmq.model.messages.replication import FenceReply, SegmentRef
 from seaweedmq.rpc import call_batcher, client
+from seaweedmq.rpc.call_batcher import CallBatcher
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve
 from seaweedmq.rpc.v1 import types_pb2
@@ -20,6 +22,7 @@ from tests.rpc.fake_broker import NAME, SEALED, FakeBroker
 REF = SegmentRef(topic=NAME, topic_uid=5, segment=0, epoch=1)
 PATIENCE_S = 10.0
 MISSING = 9_999
+BROKEN = 9_998
 
 
 class Slow(FakeBroker):
@@ -37,6 +40,8 @@ class Slow(FakeBroker):
             self.asked_again.fire()
             if request.ref.segment == MISSING:
                 raise NotFound("there is no segment 9999")
+            if request.ref.segment == BROKEN:
+                raise ValueError("a bug")
             if request.ref.segment == 13:
                 await self.go.wait()
         return await super().call(request, context)
@@ -53,9 +58,9 @@ def envelopes(monkeypatch) -> list[int]:
     sizes: list[int] = []
     answer = call_batcher.answer
 
-    async def counted(data, methods, call):
+    async def counted(data, *rest):
         sizes.append(len(types_pb2.TogetherRequest.FromString(data).parts))
-        return await answer(data, methods, call)
+        return await answer(data, *rest)
 
     monkeypatch.setattr(call_batcher, "answer", counted)
     return sizes
@@ -89,6 +94,41 @@ async def test_calls_of_several_kinds_travel_together_one_alone_as_itself_and_ea
     assert fine == SEALED
     assert isinstance(refused, NotFound)
     assert str(refused) == "there is no segment 9999"
+
+
+async def test_an_unexpected_error_of_one_call_fails_no_other(broker, envelopes, caplog):
+    async with asyncio.timeout(PATIENCE_S):
+        fine, broken = await asyncio.gather(
+            broker.call(Seal(REF)), broker.call(Seal(replace(REF, segment=BROKEN))), return_exceptions=True
+        )
+    assert envelopes == [2]
+    assert fine == SEALED
+    assert type(broken) is SeaweedMQError
+    assert "Seal failed inside the broker (ValueError)" in str(broken)
+    assert "call failed: failure" in caplog.text
+
+
+async def test_calls_that_stay_slow_are_made_alone_with_all_their_time():
+    """Each batched attempt starts again, so none with a limit could finish a call that takes most of its deadline."""
+    patiences: list[int] = []
+    alone: list[tuple[bytes, float]] = []
+
+    async def make_alone(_, request, timeout_s):
+        alone.append((request, timeout_s))
+        return b"reply to " + request
+
+    async def make_together(data, _):
+        request = types_pb2.TogetherRequest.FromString(data)
+        patiences.append(request.patience_ms)
+        later = [types_pb2.TogetherReply.Part(later=True) for _ in request.parts]
+        return types_pb2.TogetherReply(parts=later).SerializeToString()
+
+    batcher = CallBatcher(make_alone, make_together, "a:1")
+    method = SimpleNamespace(name="Seal")
+    replies = await asyncio.gather(*(batcher.call(method, request, PATIENCE_S) for request in (b"1", b"2")))
+    assert replies == [b"reply to 1", b"reply to 2"]
+    assert patiences == [100, 400]
+    assert sorted(alone) == [(b"1", PATIENCE_S), (b"2", PATIENCE_S)]
 
 
 async def test_a_slow_one_holds_up_no_other_and_is_asked_again(broker, fake):
