@@ -33,8 +33,8 @@ class PayloadStream:
     """The content of one record's value in order, for asyncio: ``async with``, and ``async for`` over chunks of bytes.
 
     The stream of a payload by reference raises :class:`PayloadLost` instead of its last bytes if the payload is not the
-    one that was published. After an error each further read raises it again: the content never ends early in silence.
-    One task reads it.
+    one that was published. After an error each further read raises it again, and after a cancelled read Closed: the
+    content never ends early in silence. One task reads it.
     """
 
     def __init__(self, chunks: AsyncGenerator[bytes, None]) -> None:
@@ -50,7 +50,7 @@ class PayloadStream:
             PayloadLost: If the payload is missing, changed, cut short, or of another topic.
             StorageFailed: If the storage cannot be read for ``read_retry_timeout_s``.
             Unavailable: If no broker answers for that time.
-            Closed: If the stream was closed.
+            Closed: If the stream was closed, or an earlier read was cancelled.
         """
         if size >= 0:
             if size and not self._left:
@@ -69,8 +69,10 @@ class PayloadStream:
             raise fresh(self._error)
         try:
             return await anext(self._chunks, b"")
-        except SeaweedMQError as error:
-            self._error = unraised(error)
+        except BaseException as error:
+            # A cancellation also ends the generator, which would then look like the end of the content.
+            interrupted = Closed("a read of the payload was interrupted: open the message again")
+            self._error = unraised(error) if isinstance(error, SeaweedMQError) else interrupted
             raise
 
     def __aiter__(self) -> AsyncIterator[bytes]:

@@ -1,5 +1,6 @@
 """Subscribers get payloads by reference: verified, whole or as streams, and one clear error for any that is lost."""
 
+import asyncio
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -85,6 +86,21 @@ async def test_a_stream_holds_a_chunk_at_a_time(client: Client, films: FakeClust
         await stream.read(1)
     async with note.open() as small:
         assert [chunk async for chunk in small] == [b"small"]
+
+
+async def test_an_interrupted_read_does_not_end_the_content_in_silence(
+    client: Client, films: FakeCluster
+) -> None:
+    films.store_frame(TOPIC, referring_frame([(b"film", put(films, FILM))]))
+    (film,) = await read(client, 1)
+    async with film.open() as stream:
+        assert await stream.read(CHUNK_BYTES) == FILM[:CHUNK_BYTES]
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await stream.read(CHUNK_BYTES)
+        for _ in range(2):
+            with pytest.raises(Closed, match="was interrupted: open the message again"):
+                await stream.read(CHUNK_BYTES)
 
 
 async def test_an_empty_payload(client: Client, films: FakeCluster) -> None:
