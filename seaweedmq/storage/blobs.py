@@ -114,17 +114,15 @@ def complete_blob(place: DirectoryPlace, name: BlobName, part_count: int, size_b
             (staged / paths.part_name(number)).unlink(missing_ok=True)
         parts = parts[:part_count]
     _check_parts(name, parts, part_count, size_bytes)
-    if final.exists():
-        os.utime(final)  # The sweep counts from now: a record is about to refer to it.
-        return
-    if part_count == 1:
-        (staged / paths.part_name(0)).replace(final)
-        shutil.rmtree(staged)
-    else:
-        file_io.remove_stale_temporaries(staged, float("inf"))
-        staged.replace(final)
-    os.utime(final)  # Parts may be as old as the interrupted upload that wrote them.
-    place.sync_names(final.parent)
+    if not final.exists():
+        if part_count == 1:
+            (staged / paths.part_name(0)).replace(final)
+            shutil.rmtree(staged)
+        else:
+            file_io.remove_stale_temporaries(staged, float("inf"))
+            staged.replace(final)
+    os.utime(final)  # The sweep counts from now: parts may be old, and a record is about to refer to them.
+    place.sync_names(final.parent)  # Also for an earlier call, which may have ended between the rename and this.
 
 
 def read_blob(place: DirectoryPlace, name: BlobName, position: int, length: int) -> bytes:
@@ -139,7 +137,7 @@ def read_blob(place: DirectoryPlace, name: BlobName, position: int, length: int)
         part_bytes = (path / paths.part_name(0)).stat().st_size
         data = bytearray()
         while len(data) < length:
-            number, at = divmod(position + len(data), part_bytes)
+            number, at = divmod(position + len(data), max(1, part_bytes))  # Damage may have emptied part 0.
             part = path / paths.part_name(number)
             if number and not part.exists():
                 break

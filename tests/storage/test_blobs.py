@@ -1,5 +1,6 @@
 """Payloads that records refer to, on a directory."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from seaweedmq.codec import paths
 from seaweedmq.errors import Closed, InvalidArgument, NotFound
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage import blobs
+from seaweedmq.storage import blobs, file_io
 from seaweedmq.storage.directory_place import DirectoryPlace
 
 TOPIC, UID = TopicName("shop", "films"), 7
@@ -126,6 +127,34 @@ def test_completion_makes_a_payload_young_again(place: DirectoryPlace) -> None:
     os.utime(place.path(f"{NAME.staged}/00000"), (1_000, 1_000))
     blobs.complete_blob(place, NAME, 1, 1)
     assert blobs.delete_old_blobs(place, TOPIC, UID, BEFORE_US, lambda _: False) == []
+
+
+@pytest.mark.parametrize("parts", [(b"x",), (b"four", b"3")])
+def test_a_repeated_completion_makes_the_name_durable(
+    place: DirectoryPlace, parts: tuple[bytes, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(place, *parts)
+    size_bytes = sum(map(len, parts))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "utime", _fail)  # The broker dies, or its storage fails, right after the rename.
+        with pytest.raises(OSError, match="I/O error"):
+            blobs.complete_blob(place, NAME, len(parts), size_bytes)
+    synced: list[Path] = []
+    monkeypatch.setattr(file_io, "sync_directory", synced.append)
+    blobs.complete_blob(place, NAME, len(parts), size_bytes)
+    assert place.path(NAME.uri).parent in synced
+
+
+def _fail(_: object) -> None:
+    raise OSError(errno.EIO, "I/O error")
+
+
+def test_a_damaged_first_part_is_a_short_payload(place: DirectoryPlace) -> None:
+    put(place, b"four", b"3")
+    blobs.complete_blob(place, NAME, 2, 5)
+    os.truncate(place.path(f"{NAME.uri}/00000"), 0)
+    assert blobs.read_blob(place, NAME, 0, 9) == b""
+    assert blobs.read_blob(place, NAME, 4, 9) == b""
 
 
 @pytest.mark.parametrize(

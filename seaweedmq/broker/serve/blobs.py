@@ -6,8 +6,9 @@ message at a time, a read one chunk.
 
 import asyncio
 import datetime
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, closing
+from functools import partial
 
 from xxhash import xxh3_128
 
@@ -78,9 +79,9 @@ class BlobService:
         """Serve one upload: see ``model.messages.blobs``.
 
         Raises:
-            NotFound: If the topic does not exist, or has another uid.
+            NotFound: If the topic does not exist, has another uid, or is deleted meanwhile.
             ResourceExhausted: If ``uploads_max`` uploads are under way.
-            StorageFull: If the storage has no room.
+            StorageFull: If the storage has no room, or fills up meanwhile.
             InvalidArgument: If the payload or a part is above its limit, or the parts do not make a payload.
             Unavailable: If a part does not have the digest that the client states.
             DeadlineExceeded: If the client is silent for ``SILENCE_S_MAX``.
@@ -89,9 +90,8 @@ class BlobService:
         opening = await anext(requests, None)
         if not isinstance(opening, UploadOpen) or not opening.topic_uid:
             raise ProtocolViolation("upload does not begin with UploadOpen for a topic's uid: send that first")
-        await self._descriptions.check_topic(opening.topic, opening.topic_uid)
+        await self._check_room(opening)
         self._check_size(opening.size_bytes)
-        self._check_space(opening.topic)
         async with self._counted():
             with closing(Intake(self._memory.intake)) as intake:
                 upload = _Upload(
@@ -100,6 +100,7 @@ class BlobService:
                     self._store,
                     self._memory.reading,
                     self._check_size,
+                    partial(self._check_room, opening),
                     self._wall_us(),
                 )
                 async with aclosing(upload.serve(requests)) as replies:
@@ -149,6 +150,11 @@ class BlobService:
         finally:
             self._uploads -= 1
 
+    async def _check_room(self, opening: UploadOpen) -> None:
+        """Raise NotFound if the topic was deleted, and StorageFull if the storage has no room for it."""
+        await self._descriptions.check_topic(opening.topic, opening.topic_uid)
+        self._check_space(opening.topic)
+
     def _check_size(self, size_bytes: int) -> None:
         most = self._config.payload_bytes_max
         if size_bytes > most:
@@ -168,6 +174,7 @@ class _Upload:
         store: BlobStore,
         reading: MemoryBudget,
         check_size: Callable[[int], None],
+        check_room: Callable[[], Awaitable[None]],
         now_us: int,
     ) -> None:
         self._opening = opening
@@ -175,6 +182,7 @@ class _Upload:
         self._store = store
         self._reading = reading
         self._check_size = check_size
+        self._check_room = check_room
         self._now_us = now_us
         self._sizes: dict[int, int] = {}
         """Size in bytes of each part that is there."""
@@ -215,6 +223,7 @@ class _Upload:
     async def _store_part(self, uri: str, number: int, requests: AsyncIterator[UploadRequest]) -> PartStored:
         if number >= PARTS_MAX:
             raise InvalidArgument(f"part {number} is above the limit of {PARTS_MAX} parts: send larger ones")
+        await self._check_room()  # Again: an upload takes hours, and would use what is reserved for records.
         part = await self._store.create_part(uri, number)
         try:
             await self._receive(part, number, requests)

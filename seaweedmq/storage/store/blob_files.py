@@ -3,7 +3,9 @@
 import asyncio
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import TypeVar
 
 from seaweedmq.codec.paths import blob_days
@@ -35,7 +37,14 @@ class BlobFiles(GuardedCalls):
         def create() -> blobs.PartWriter:
             return blobs.PartWriter(self.place, self._make_folder(folder), number)
 
-        return FilePartWriter(self, uri, await self._on_blob("create a part of", uri, create))
+        # Without a check of the marker afterwards, whose error would leak the writer; each append checks it.
+        creating = self._blobs.submit(self._guarded("create a part of", uri, create, verify_after=False))
+        try:
+            with _converted("create a part of", uri):
+                return FilePartWriter(self, uri, await asyncio.wrap_future(creating))
+        except asyncio.CancelledError:
+            creating.add_done_callback(_close_created)
+            raise
 
     async def read_part(self, blob: StoredBlob, number: int, position: int, length: int) -> bytes:
         """Read from one part."""
@@ -79,11 +88,22 @@ class BlobFiles(GuardedCalls):
         return int(said)
 
     async def _on_blob(self, action: str, uri: str, call: Callable[[], T]) -> T:
-        try:
+        with _converted(action, uri):
             return await self._run(self._blobs, action, uri, call)
-        except FileNotFoundError as error:
-            # The next attempt finds out: another upload of the same content completed it, or the topic was deleted.
-            raise Unavailable(f"cannot {action} {uri}: it was completed or deleted meanwhile; retry") from error
+
+
+@contextmanager
+def _converted(action: str, uri: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        # The next attempt finds out: another upload of the same content completed it, or the topic was deleted.
+        raise Unavailable(f"cannot {action} {uri}: it was completed or deleted meanwhile; retry") from error
+
+
+def _close_created(creating: "Future[blobs.PartWriter]") -> None:
+    if not creating.cancelled() and creating.exception() is None:
+        creating.result().close()
 
 
 class FilePartWriter:

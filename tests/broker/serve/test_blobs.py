@@ -239,6 +239,31 @@ async def test_a_full_storage_takes_no_upload(whole: WholeBroker, api: BrokerApi
     await upload(api, opening, *part(0, b"x"))
 
 
+async def test_a_storage_that_fills_up_takes_no_further_part(
+    whole: WholeBroker, api: BrokerApi, opening: UploadOpen
+) -> None:
+    guard = whole.broker.storage_space
+    is_stored = asyncio.Event()
+
+    async def filling() -> AsyncIterator[UploadRequest]:
+        for request in (opening, *part(0, b"four")):
+            yield request
+        await is_stored.wait()
+        guard.measured(StorageSpace(0, 1_000_000 * MIB))
+        for request in (*part(1, b"3"), UploadFinish(2, 5)):
+            yield request
+
+    try:
+        with pytest.raises(StorageFailed, match="storage_free_bytes_min"):
+            async for reply in api.upload(filling()):
+                if isinstance(reply, PartStored):
+                    is_stored.set()
+    finally:
+        guard.measured(StorageSpace(1_000_000 * MIB, 1_000_000 * MIB))
+    replies = await upload(api, opening, *part(1, b"3"), UploadFinish(2, 5))
+    assert replies[0] == PartFound(0, 4, xxh3_128_digest(b"four")), "what was stored stays"
+
+
 async def test_memory_of_ended_streams_is_free_again(whole: WholeBroker, api: BrokerApi, opening: UploadOpen) -> None:
     uri = uri_of(await upload(api, opening, *part(0, b"x"), UploadFinish(1, 1)))
     await read(api, opening, uri, 0, 1)

@@ -1,11 +1,17 @@
 """Payloads by reference in a store: parts, and the sweep in a process of its own."""
 
+import asyncio
+import contextlib
 import os
+import threading
+from pathlib import Path
 
 import pytest
 
 from seaweedmq.codec.paths import blob_name
 from seaweedmq.errors import Closed, StorageFailed, Unavailable
+from seaweedmq.storage import blobs
+from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.store.files import FileSegmentStore
 from tests.support.referenced_files import ReferencedFiles, put_payload
 
@@ -54,3 +60,34 @@ async def test_a_part_ends_with_its_upload(store: FileSegmentStore, films: Refer
         await store.complete_blob(name.uri.replace("aa", "bb"), 1, 1)
     assert await store.read_blob(name.uri, 0, 9) == b"x"
     assert not [*store.place.root.rglob(".tmp-*")]
+
+
+async def test_a_part_of_a_cancelled_upload_is_closed(
+    store: FileSegmentStore, films: ReferencedFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = blob_name(films.name, films.uid, "2026-11-28", "c" * 32)
+    began, may_end = threading.Event(), threading.Event()
+
+    class SlowPart(blobs.PartWriter):
+        def __init__(self, place: DirectoryPlace, folder: Path, number: int) -> None:
+            super().__init__(place, folder, number)
+            began.set()
+            may_end.wait(10)
+
+    monkeypatch.setattr(blobs, "PartWriter", SlowPart)
+    creating = asyncio.create_task(store.create_part(name.uri, 0))
+    assert await asyncio.to_thread(began.wait, 10)
+    creating.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await creating
+    may_end.set()
+    await store.find_blob(films.name, films.uid, name.id, (name.day,))
+    await store.close()
+    assert not [*store.place.path(name.staged).iterdir()]
+    assert not [target for target in map(_target, Path("/proc/self/fd").iterdir()) if name.id in target]
+
+
+def _target(descriptor: Path) -> str:
+    with contextlib.suppress(OSError):
+        return os.readlink(descriptor)
+    return ""
