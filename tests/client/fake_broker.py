@@ -27,6 +27,7 @@ from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.errors import (
     AlreadyExists,
     Closed,
+    DeadlineExceeded,
     InvalidArgument,
     NotFound,
     OutOfRange,
@@ -109,6 +110,8 @@ class FakeCluster:
         """Stored parts of each upload, by number."""
         self.stored_parts: list[int] = []
         self.broken_parts: list[int] = []
+        self.upload_silence_s: float | None = None
+        """Longest silence of a client in an upload, in seconds."""
         """Parts that break the stream once, before they are stored."""
         self.publish_streams = 0
         self.subscribe_streams = 0
@@ -573,7 +576,7 @@ class FakeBroker:
         for found, content in sorted(parts.items()):
             yield b.PartFound(found, len(content), xxh3_128_digest(content))
         yield b.UploadReady(uri, 1 << 20, is_complete=uri in self.cluster.payloads)
-        async for request in requests:
+        while (request := await self._next_of_upload(requests)) is not None:
             match request:
                 case b.PartBegin(number):
                     arriving = b""
@@ -592,6 +595,13 @@ class FakeBroker:
                     assert len(payload) == size_bytes
                     self.cluster.payloads[uri] = payload
                     yield b.UploadDone()
+
+    async def _next_of_upload(self, requests: AsyncIterator[b.UploadRequest]) -> b.UploadRequest | None:
+        try:
+            async with asyncio.timeout(self.cluster.upload_silence_s):
+                return await anext(requests, None)
+        except TimeoutError:
+            raise DeadlineExceeded("upload was silent: resume it") from None
 
     # --- subscribe ---------------------------------------------------------------------------------------------------
     async def read_blob(

@@ -54,6 +54,7 @@ class PayloadUpload:
         self._hashed = 0
         """Bytes of the payload that the hash covers: repeated parts are hashed once."""
         self._progress_s = asyncio.get_running_loop().time()
+        """Loop time at which a part was stored, or the source yielded further bytes."""
         self._reading: asyncio.Task[bytes] | None = None
         """The last read of the source. A lost stream does not end it, and there must not be two at a time."""
         self._digests: dict[int, bytes] = {}
@@ -62,7 +63,7 @@ class PayloadUpload:
     async def run(self) -> PayloadReference:
         """Upload the payload, and return its reference.
 
-        Retries at other brokers until there was no progress for ``delivery_timeout_s``.
+        Retries at other brokers until there was no progress for ``delivery_timeout_s``. A stream may take its time.
 
         Raises:
             InvalidArgument: If the payload cannot be read, has changed, or is above the limit of the brokers.
@@ -72,7 +73,7 @@ class PayloadUpload:
         loop, config = asyncio.get_running_loop(), self._cluster.config
 
         def is_stuck() -> bool:
-            return loop.time() - self._progress_s > self._timeout_s
+            return not self._is_waiting and loop.time() - self._progress_s > self._timeout_s
 
         try:
             async for attempt in retrying(config, self._cluster.env.rng, is_stuck):
@@ -83,6 +84,8 @@ class PayloadUpload:
         raise AssertionError("retrying ended without a result")
 
     async def _attempt(self, address: str) -> PayloadReference:
+        if self._is_waiting:  # A broker ends an upload that is silent.
+            await self._until_read()
         stream = _UploadStream(self)
         async with broker_stream(
             self._cluster, address, lambda api: api.upload(stream.requests()), f"an upload to {self._topic}"
@@ -152,10 +155,23 @@ class PayloadUpload:
         return self._hashed
 
     async def _read_in_thread(self, position: int, length: int) -> bytes:
+        await self._until_read()
+        before = self._hashed
+        self._reading = asyncio.create_task(asyncio.to_thread(self._read, position, length), name="read of a payload")
+        self._reading.add_done_callback(lambda _: self._on_read(before))
+        return await asyncio.shield(self._reading)
+
+    @property
+    def _is_waiting(self) -> bool:
+        return self._source.may_wait and self._reading is not None and not self._reading.done()
+
+    async def _until_read(self) -> None:
         if self._reading is not None and not self._reading.done():
             await asyncio.wait({self._reading})
-        self._reading = asyncio.create_task(asyncio.to_thread(self._read, position, length), name="read of a payload")
-        return await asyncio.shield(self._reading)
+
+    def _on_read(self, before: int) -> None:
+        if self._hashed > before:  # Reading the same bytes repeatedly does not count as progress.
+            self._progress_s = asyncio.get_running_loop().time()
 
     def _read(self, position: int, length: int) -> bytes:
         data = self._source.read(position, length)
@@ -201,6 +217,7 @@ class _UploadStream:
         try:
             while self._ready is None:
                 await self._wait()
+            self._expect(None)  # The source may take its time.
             chunk_bytes = min(CHUNK_BYTES, self._ready.message_bytes_max)
             self.parts = 0
             while not await self._upload.is_over(self.parts):
@@ -208,7 +225,7 @@ class _UploadStream:
                     async for message in messages:
                         self._expect(STALL_S)
                         yield message
-                        self._expect(None)  # The source may take its time.
+                        self._expect(None)
                 self.parts += 1
             await self._upload.check()
             self._expect(STALL_S)
@@ -238,6 +255,7 @@ class _UploadStream:
         while self._stored != number:
             self._expect(STALL_S)
             await self._wait()
+        self._expect(None)
         self._upload.stored(number, digest.digest())
 
     async def _is_equal(self, found: PartFound, chunk_bytes: int) -> bool:

@@ -17,6 +17,8 @@ from seaweedmq.model.messages.blobs import PART_BYTES_MAX
 STREAM_PART_BYTES = 16 * MIB
 """Size of the parts of a stream, which cannot be read twice: the current part stays in memory until it is stored."""
 UNKNOWN_TYPE = "application/octet-stream"
+CONTENT_TYPE_BYTES_MAX = 1024
+"""Limit of a media type, which is a part of the record."""
 
 
 def new_upload_id(rng: random.Random) -> str:
@@ -34,6 +36,8 @@ class Source(Protocol):
     """Size of the payload; 0 if it is not known yet."""
     part_bytes: int
     """Size of each part but the last."""
+    may_wait: bool
+    """Whether a read may wait for whatever produces the payload, for any time."""
 
     @property
     def memory_bytes(self) -> int:
@@ -66,12 +70,13 @@ class FileSource:
 
     part_bytes = PART_BYTES_MAX
     memory_bytes = 0
+    may_wait = False
 
     def __init__(self, path: str | os.PathLike[str], content_type: str = "") -> None:
         """Check the file, without keeping it open.
 
         Raises:
-            InvalidArgument: If the path is not a regular file that can be read.
+            InvalidArgument: If the path is not a regular file that can be read, or the content type is no text.
         """
         self._path = Path(path).absolute()
         fd = self._open()
@@ -87,17 +92,22 @@ class FileSource:
         self.size_bytes = found.st_size
         identity = (platform.node(), str(self._path), found.st_dev, *self._state)
         self.upload_id = hashlib.sha256(repr(identity).encode()).hexdigest()[:32]
-        self.content_type = content_type or mimetypes.guess_type(self._path.name)[0] or UNKNOWN_TYPE
+        guessed, compression = mimetypes.guess_type(self._path.name)
+        self.content_type = _checked_type(content_type) or (None if compression else guessed) or UNKNOWN_TYPE
 
     def read(self, position: int, length: int) -> bytes:
         """Read from the file, which the first call opens."""
-        with self._lock:
+        try:
+            with self._lock:
+                if self._is_closed:
+                    raise Closed(f"the upload of {self._path} has ended")
+                if self._fd < 0:
+                    self._fd = self._open()
+                    self.check()
+                return self._read(position, length)
+        finally:
             if self._is_closed:
-                raise Closed(f"the upload of {self._path} has ended")
-            if self._fd < 0:
-                self._fd = self._open()
-                self.check()
-            return self._read(position, length)
+                self.close()
 
     def _read(self, position: int, length: int) -> bytes:
         data = bytearray()
@@ -122,18 +132,21 @@ class FileSource:
             raise self._changed(found.st_size)
 
     def close(self) -> None:
-        """Close the file."""
-        with self._lock:
-            self._is_closed = True
-            if self._fd >= 0:
-                os.close(self._fd)
-                self._fd = -1
+        """Close the file, or let a read do so that is under way: it may hang in a network file system."""
+        self._is_closed = True
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._fd >= 0:
+                    os.close(self._fd)
+                    self._fd = -1
+            finally:
+                self._lock.release()
 
     def _open(self) -> int:
         try:
             # A pipe without a writer would block the open, and its content could be read only once.
             fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a null character.
             raise _unreadable(self._path, error) from error
         kind = os.fstat(fd).st_mode
         if not stat.S_ISREG(kind):
@@ -157,16 +170,17 @@ class StreamSource:
     size_bytes = 0
     part_bytes = STREAM_PART_BYTES
     memory_bytes = 0
+    may_wait = True
 
     def __init__(self, stream: BinaryIO, upload_id: str, content_type: str = "") -> None:
-        """Take the stream; InvalidArgument if it has no ``read``, or is opened as text."""
+        """Take the stream; InvalidArgument if it has no ``read``, is opened as text, or its content type is no text."""
         if not callable(getattr(stream, "read", None)):
             raise InvalidArgument(f"send_stream needs an open binary file, not {type(stream).__name__}: open it")
         if hasattr(stream, "encoding"):
             raise InvalidArgument("send_stream needs a binary file, this one is opened as text: open it with mode 'rb'")
         self._stream = stream
         self.upload_id = upload_id
-        self.content_type = content_type or UNKNOWN_TYPE
+        self.content_type = _checked_type(content_type) or UNKNOWN_TYPE
         self._kept = bytearray()
         """Bytes read from ``_kept_from`` on."""
         self._kept_from = 0
@@ -182,6 +196,8 @@ class StreamSource:
                 piece = self._stream.read(at + length - len(self._kept))
             except (OSError, ValueError) as error:  # ValueError: it was closed.
                 raise InvalidArgument(f"the stream cannot be read, {error}: keep it open until it is sent") from error
+            except Exception as error:  # Streams are code of the caller: a cut gzip file raises EOFError.
+                raise InvalidArgument(f"the stream cannot be read, {error!r:.300}: repair it, then send it") from error
             if not isinstance(piece, bytes | bytearray | memoryview):
                 raise InvalidArgument(
                     f"the stream returned {type(piece).__name__}, not bytes: send a blocking, binary one"
@@ -209,6 +225,7 @@ class ValueSource:
 
     part_bytes = PART_BYTES_MAX
     content_type = UNKNOWN_TYPE
+    may_wait = False
 
     def __init__(self, value: bytes, upload_id: str) -> None:
         self._value = value
@@ -234,5 +251,20 @@ def _state_of(found: os.stat_result) -> tuple[int, int, int, int]:
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def _unreadable(path: Path, error: OSError) -> InvalidArgument:
-    return InvalidArgument(f"{path} cannot be read, {error.strerror or error}: check the path and its permissions")
+def _checked_type(content_type: str) -> str:
+    if not isinstance(content_type, str):
+        raise InvalidArgument(f"the content type is {type(content_type).__name__}, it must be str: convert it")
+    try:
+        size_bytes = len(content_type.encode())
+    except UnicodeEncodeError:
+        raise InvalidArgument("the content type is not valid Unicode: UTF-8 cannot encode it") from None
+    if size_bytes > CONTENT_TYPE_BYTES_MAX:
+        raise InvalidArgument(
+            f"the content type has {size_bytes} bytes, above the limit of {CONTENT_TYPE_BYTES_MAX}: use a media type"
+        )
+    return content_type
+
+
+def _unreadable(path: Path, error: OSError | ValueError) -> InvalidArgument:
+    why = getattr(error, "strerror", None) or error
+    return InvalidArgument(f"{path} cannot be read, {why}: check the path and its permissions")

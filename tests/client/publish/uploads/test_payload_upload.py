@@ -1,6 +1,7 @@
 """One upload: what a lost broker costs, and what an earlier upload left."""
 
 import asyncio
+import gzip
 import io
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from seaweedmq.client.publish.uploads import payload_upload
 from seaweedmq.client.publish.uploads.sources import FileSource, StreamSource
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, Unavailable
 from tests.client.conftest import FakeCluster
+from tests.sim.machines.loop import SimLoop
 
 TOPIC = "shop/films"
 CONTENT = b"0123456789abcdef!"
@@ -119,3 +121,57 @@ async def test_closing_ends_an_upload_in_time(cluster: FakeCluster, client: Clie
         await publisher.close(timeout=1)
     with pytest.raises(SeaweedMQError, match="was closed before"):
         await sent
+
+
+async def test_a_broken_stream_fails_its_own_record_only(cluster: FakeCluster, client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    whole = gzip.compress(bytes(range(256)))
+    async with client.publisher(TOPIC) as publisher:
+        sent = await publisher.send_stream(gzip.open(io.BytesIO(whole[:-9])))  # type: ignore[arg-type]  # a reader
+        with pytest.raises(InvalidArgument, match=r"stream cannot be read, EOFError.*: repair it"):
+            await sent
+        assert (await (await publisher.send(b"later"))).offset == 0
+        with pytest.raises(InvalidArgument):
+            await publisher.flush()
+
+
+async def test_a_stream_may_take_its_time(cluster: FakeCluster, client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    cluster.upload_silence_s = 60.0
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimLoop)
+    delays_s: list[float] = []
+    loop.thread_latency_s = lambda: delays_s.pop() if delays_s else 0.0
+
+    class Slow(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            delays_s.append(200.0)
+            return super().read(size)
+
+    async with client.publisher(TOPIC) as publisher:
+        await (await publisher.send_stream(Slow(CONTENT)))
+    assert list(cluster.payloads.values()) == [CONTENT]
+    assert cluster.stored_parts == [0, 1, 2, 3, 4]
+
+
+async def test_a_file_that_hangs_fails_in_time(
+    cluster: FakeCluster, client: Client, film: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.admin.create_topic(TOPIC)
+    cluster.upload_silence_s = 60.0
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimLoop)
+    delays_s: list[float] = []
+    loop.thread_latency_s = lambda: delays_s.pop() if delays_s else 0.0
+    read = FileSource.read
+
+    def hang(source: FileSource, position: int, length: int) -> bytes:
+        delays_s.append(1_000_000.0)
+        return read(source, position, length)
+
+    monkeypatch.setattr(FileSource, "read", hang)
+    async with client.publisher(TOPIC) as publisher:
+        sent = await publisher.send_file(film)
+        with pytest.raises(SeaweedMQError, match="was silent"):
+            await sent
+    assert 100 < loop.time() < 1_000

@@ -2,6 +2,7 @@
 
 import io
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -198,3 +199,50 @@ def test_a_value_is_a_payload_in_memory() -> None:
     source = ValueSource(b"0123456789", new_upload_id(Random(1)))
     assert (source.read(8, 4), source.size_bytes, source.memory_bytes) == (b"89", 10, 10)
     assert len(source.upload_id) == 32
+
+
+@pytest.mark.parametrize(
+    ("content_type", "why"),
+    [(5, "is int, it must be str"), ("text/\udcff", "not valid Unicode"), ("x" * 2_000, "limit of 1024")],
+)
+def test_what_is_no_content_type_is_one_error(film: Path, content_type: Any, why: str) -> None:
+    with pytest.raises(InvalidArgument, match=why):
+        FileSource(film, content_type)
+    with pytest.raises(InvalidArgument, match=why):
+        StreamSource(io.BytesIO(), ID, content_type)
+
+
+def test_a_compressed_file_does_not_have_the_type_of_its_content(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv.gz"
+    path.touch()
+    assert FileSource(path).content_type == "application/octet-stream"
+
+
+def test_a_path_with_a_null_character_is_one_error() -> None:
+    with pytest.raises(InvalidArgument, match="cannot be read, embedded null byte"):
+        FileSource("film\0.mp4")
+
+
+def test_closing_does_not_wait_for_a_read_that_hangs(film: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, may_end = threading.Event(), threading.Event()
+
+    def hanging(*_: int) -> bytes:
+        began.set()
+        assert may_end.wait(10)
+        return b"0123"
+
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    source = FileSource(film)
+    monkeypatch.setattr(os, "pread", hanging)
+    reader = threading.Thread(target=source.read, args=(0, 4))
+    reader.start()
+    assert began.wait(10)
+    closer = threading.Thread(target=source.close)
+    closer.start()
+    closer.join(1)
+    hung = closer.is_alive()
+    may_end.set()
+    reader.join(10)
+    closer.join(10)
+    assert not hung
+    assert len(list(Path("/proc/self/fd").iterdir())) == before, "the reader closes the file"
