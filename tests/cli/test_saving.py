@@ -111,6 +111,24 @@ def test_every_record_of_a_key_has_a_file(folder: SaveFolder) -> None:
     assert content(folder) == {"film.mp4": b"0", "film~3-1.mp4": b"1", "film~3-2.mp4": b"2"}
 
 
+def test_records_of_several_topics_replace_none(folder: SaveFolder) -> None:
+    for topic in range(3):
+        for offset in range(2):
+            folder.save(record(b"film.mp4", b"%d-%d" % (topic, offset), offset))
+    assert sorted(content(folder).values()) == [b"0-0", b"0-1", b"1-0", b"1-1", b"2-0", b"2-1"]
+    names = {*content(folder)}
+    assert folder.save(record(b"film.mp4", b"2-1", 1)) in names
+    assert {*content(folder)} == names, "the same record of an earlier run"
+
+
+def test_a_pipe_or_folder_under_every_name_is_left_alone(folder: SaveFolder) -> None:
+    os.mkfifo(folder.path / "film.mp4")
+    os.mkfifo(folder.path / "film~3-0.mp4")
+    (folder.path / "film~3-0~2.mp4").mkdir()
+    assert folder.save(record(b"film.mp4", b"new")) == "film~3-0~3.mp4"
+    assert (folder.path / "film~3-0.mp4").is_fifo()
+
+
 def test_a_key_that_looks_like_the_name_of_a_later_record_harms_none(folder: SaveFolder) -> None:
     records = [(b"film~3-1.mp4", b"0"), (b"film.mp4", b"1"), (b"film.mp4", b"2"), (b"record~3-4", b"3"), (None, b"4")]
     for offset, (key, value) in enumerate(records):
@@ -127,8 +145,8 @@ def test_values_are_saved_and_deletions_are_not(folder: SaveFolder) -> None:
 def test_a_symbolic_link_is_not_followed(folder: SaveFolder, tmp_path: Path) -> None:
     for name in ("film.mp4", "film~3-0.mp4"):
         (folder.path / name).symlink_to(tmp_path / "outside")
-    assert folder.save(record(b"film.mp4", b"new")) == "film~3-0.mp4"
-    saved = folder.path / "film~3-0.mp4"
+    assert folder.save(record(b"film.mp4", b"new")) == "film~3-0~2.mp4"
+    saved = folder.path / "film~3-0~2.mp4"
     assert (saved.is_symlink(), saved.read_bytes()) == (False, b"new")
 
 

@@ -3,14 +3,17 @@
 A key is any bytes, so a name is made of it that no file system takes for anything but a file of the folder: letters,
 digits and ` ._-` stay, and every other byte is `%` and two hex digits, as are a dot or a dash at the beginning and a
 space at the end. Longer names are cut, and get `~` and a hash. A file appears once it is complete, and never in place
-of that of another record: later records of a key have `~`, their segment and their offset in their name.
+of another one: later records of a key have `~`, their segment and their offset in their name, and those of other topics
+also a number. Only a record that was saved before under such a name, with the same content, is not saved again.
 """
 
 import contextlib
 import errno
+import itertools
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
@@ -41,10 +44,14 @@ def file_name(key: bytes | None, segment: int, offset: int) -> str:
     return escaped[: NAME_LENGTH_MAX - len(mark) - len(suffix)] + mark + suffix
 
 
-def other_name(name: str, segment: int, offset: int) -> str:
-    """Return the name of another record with this name: with its position before the suffix, `film~0-17.mp4`."""
+def other_name(name: str, segment: int, offset: int, number: int = 1) -> str:
+    """Return the name of another record with this name: with its position before the suffix, `film~0-17.mp4`.
+
+    If several records have this position, in different topics, the second one has number 2: `film~0-17~2.mp4`.
+    """
     suffix = _suffix_of(name)
-    return _of_position(name.removesuffix(suffix), segment, offset) + suffix
+    counted = "" if number == 1 else f"~{number}"
+    return _of_position(name.removesuffix(suffix), segment, offset) + counted + suffix
 
 
 def _suffix_of(name: str) -> str:
@@ -96,15 +103,40 @@ class SaveFolder:
                 shutil.copyfileobj(payload, file, COPY_BYTES)
             file.flush()
             os.fsync(file.fileno())
-            name = file_name(message.key, message.segment, message.offset)
+            name = self._named(temporary, message)
+        os.fsync(self._fd)
+        return name
+
+    def _named(self, temporary: str, message: Message) -> str:
+        """Name a file after its record, and return the first name that is not taken by another one."""
+        first = name = file_name(message.key, message.segment, message.offset)
+        for number in itertools.count(1):
             try:
                 self._give_name(temporary, name)
             except FileExistsError:
-                name = other_name(name, message.segment, message.offset)
-                # The same record of an earlier run, if there is one.
-                os.replace(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
-        os.fsync(self._fd)
+                if number > 1 and self._is_equal(temporary, name):
+                    break  # the same record of an earlier run
+                name = other_name(first, message.segment, message.offset, number)
+            else:
+                break
         return name
+
+    def _is_equal(self, temporary: str, name: str) -> bool:
+        """Whether a name is that of a file with the same content."""
+        # Neither the target of a symbolic link, nor a pipe or a folder, which cannot be opened like this.
+        if not stat.S_ISREG(os.stat(name, dir_fd=self._fd, follow_symlinks=False).st_mode):
+            return False
+        with self._opened(temporary) as saved, self._opened(name) as found:
+            if os.fstat(saved.fileno()).st_size != os.fstat(found.fileno()).st_size:
+                return False
+            while content := saved.read(COPY_BYTES):
+                if found.read(COPY_BYTES) != content:
+                    return False
+            return True
+
+    def _opened(self, name: str) -> IO[bytes]:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        return os.fdopen(os.open(name, flags, dir_fd=self._fd), "rb")
 
     @contextlib.contextmanager
     def _temporary(self) -> Iterator[tuple[IO[bytes], str]]:

@@ -259,6 +259,7 @@ class Publisher(ClosingContext):
                 raise error
         finally:
             await self._tasks.stop()
+            self._uploader.close()
             if self._deadline is not None:
                 self._deadline.cancel()
             self._view.close()

@@ -70,9 +70,14 @@ class BlobFiles(GuardedCalls):
         if not await self._run(self._blobs, "list", days, lambda: self.place.holds_something(days)):
             return 0
         command = [sys.executable, "-m", "seaweedmq.storage.jobs.sweep_process"]
-        process = await asyncio.create_subprocess_exec(
-            *command, str(self.place), str(topic), str(now_us), stdin=DEVNULL, stdout=PIPE, stderr=PIPE
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command, str(self.place), str(topic), str(now_us), stdin=DEVNULL, stdout=PIPE, stderr=PIPE
+            )
+        except OSError as error:
+            raise Unavailable(
+                f"the sweep cannot be started ({error}): raise the limit of open files or of processes, and retry"
+            ) from error
         try:
             async with asyncio.timeout(SWEEP_TIMEOUT_S):
                 said, why = await process.communicate()

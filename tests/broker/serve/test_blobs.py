@@ -253,15 +253,16 @@ async def test_a_storage_that_fills_up_takes_no_further_part(
         for request in (*part(1, b"3"), UploadFinish(2, 5)):
             yield request
 
+    replies = api.upload(filling())
     try:
+        assert [type(await anext(replies)) for _ in range(2)] == [UploadReady, PartStored]
+        is_stored.set()
         with pytest.raises(StorageFailed, match="storage_free_bytes_min"):
-            async for reply in api.upload(filling()):
-                if isinstance(reply, PartStored):
-                    is_stored.set()
+            await anext(replies)
     finally:
         guard.measured(StorageSpace(1_000_000 * MIB, 1_000_000 * MIB))
-    replies = await upload(api, opening, *part(1, b"3"), UploadFinish(2, 5))
-    assert replies[0] == PartFound(0, 4, xxh3_128_digest(b"four")), "what was stored stays"
+    found = await upload(api, opening, *part(1, b"3"), UploadFinish(2, 5))
+    assert found[0] == PartFound(0, 4, xxh3_128_digest(b"four")), "what was stored stays"
 
 
 async def test_memory_of_ended_streams_is_free_again(whole: WholeBroker, api: BrokerApi, opening: UploadOpen) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,16 @@ def test_a_copy_of_a_changed_payload_fails(film: seaweedmq.Message, cluster: Fak
             file.readall()
         with pytest.raises(PayloadLost, match="SHA-256"):
             file.read(1)
+
+
+def test_a_payload_is_copied_although_few_threads_are_left(
+    client: seaweedmq.Client, cluster: FakeCluster, film: seaweedmq.Message
+) -> None:
+    loop = client._background.loop  # noqa: SLF001 - as on a machine with few processors, or with many publishers
+    with ThreadPoolExecutor(1) as threads:
+        loop.call_soon_threadsafe(loop.set_default_executor, threads)
+        publisher = client.publisher(TOPIC)
+        sent = publisher.send_stream(film.open())
+        publisher.close(timeout=20)
+        sent.result()
+    assert FILM in cluster.payloads.values()

@@ -88,9 +88,7 @@ async def test_a_stream_holds_a_chunk_at_a_time(client: Client, films: FakeClust
         assert [chunk async for chunk in small] == [b"small"]
 
 
-async def test_an_interrupted_read_does_not_end_the_content_in_silence(
-    client: Client, films: FakeCluster
-) -> None:
+async def test_an_interrupted_read_does_not_end_the_content_in_silence(client: Client, films: FakeCluster) -> None:
     films.store_frame(TOPIC, referring_frame([(b"film", put(films, FILM))]))
     (film,) = await read(client, 1)
     async with film.open() as stream:

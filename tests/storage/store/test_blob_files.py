@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import threading
 from pathlib import Path
@@ -84,10 +85,25 @@ async def test_a_part_of_a_cancelled_upload_is_closed(
     await store.find_blob(films.name, films.uid, name.id, (name.day,))
     await store.close()
     assert not [*store.place.path(name.staged).iterdir()]
-    assert not [target for target in map(_target, Path("/proc/self/fd").iterdir()) if name.id in target]
+    assert not [target for target in _open_files() if name.id in target]
 
 
-def _target(descriptor: Path) -> str:
-    with contextlib.suppress(OSError):
-        return os.readlink(descriptor)
-    return ""
+def _open_files() -> list[str]:
+    found = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found.append(str(descriptor.readlink()))
+    return found
+
+
+async def test_a_sweep_that_cannot_start_is_one_error(
+    store: FileSegmentStore, films: ReferencedFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    films.reference(3)
+
+    async def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", fail)
+    with pytest.raises(Unavailable, match=r"sweep cannot be started .*raise the limit of open files"):
+        await store.sweep_blobs(films.name, films.uid, NOW_US)

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator
+from concurrent.futures import Executor
 from contextlib import aclosing
 
 from xxhash import xxh3_128
@@ -42,20 +43,28 @@ class PayloadUpload:
     """
 
     def __init__(
-        self, cluster: Cluster, topic: TopicName, topic_uid: int, source: Source, delivery_timeout_s: float
+        self,
+        cluster: Cluster,
+        topic: TopicName,
+        topic_uid: int,
+        source: Source,
+        delivery_timeout_s: float,
+        readers: Executor,
     ) -> None:
+        """Prepare the upload; ``readers`` are the threads that read sources."""
         self._cluster = cluster
         self._timeout_s = delivery_timeout_s
         self._topic = topic
         self._topic_uid = topic_uid
         self._source = source
+        self._readers = readers
         self._id = source.upload_id
         self._hash = hashlib.sha256()
         self._hashed = 0
         """Bytes of the payload that the hash covers: repeated parts are hashed once."""
         self._progress_s = asyncio.get_running_loop().time()
         """Loop time at which a part was stored, or the source yielded further bytes."""
-        self._reading: asyncio.Task[bytes] | None = None
+        self._reading: asyncio.Future[bytes] | None = None
         """The last read of the source. A lost stream does not end it, and there must not be two at a time."""
         self._digests: dict[int, bytes] = {}
         """Digest of each part that a broker stored for this upload."""
@@ -157,7 +166,7 @@ class PayloadUpload:
     async def _read_in_thread(self, position: int, length: int) -> bytes:
         await self._until_read()
         before = self._hashed
-        self._reading = asyncio.create_task(asyncio.to_thread(self._read, position, length), name="read of a payload")
+        self._reading = asyncio.get_running_loop().run_in_executor(self._readers, self._read, position, length)
         self._reading.add_done_callback(lambda _: self._on_read(before))
         return await asyncio.shield(self._reading)
 

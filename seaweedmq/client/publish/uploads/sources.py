@@ -37,7 +37,7 @@ class Source(Protocol):
     part_bytes: int
     """Size of each part but the last."""
     may_wait: bool
-    """Whether a read may wait for whatever produces the payload, for any time."""
+    """Whether a read may wait for the producer of the payload, for any time."""
 
     @property
     def memory_bytes(self) -> int:
@@ -76,7 +76,7 @@ class FileSource:
         """Check the file, without keeping it open.
 
         Raises:
-            InvalidArgument: If the path is not a regular file that can be read, or the content type is no text.
+            InvalidArgument: If the path is not a regular file that can be read, or the content type is not text.
         """
         self._path = Path(path).absolute()
         fd = self._open()
@@ -173,7 +173,7 @@ class StreamSource:
     may_wait = True
 
     def __init__(self, stream: BinaryIO, upload_id: str, content_type: str = "") -> None:
-        """Take the stream; InvalidArgument if it has no ``read``, is opened as text, or its content type is no text."""
+        """Take the stream; InvalidArgument if it lacks ``read``, is opened as text, or its content type is not text."""
         if not callable(getattr(stream, "read", None)):
             raise InvalidArgument(f"send_stream needs an open binary file, not {type(stream).__name__}: open it")
         if hasattr(stream, "encoding"):

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from seaweedmq.client.cluster.cluster import Cluster
@@ -39,6 +40,8 @@ class Uploader:
         self._order = UploadOrder(delivery_timeout_s)
         self._queue: deque[UploadJob] = deque()
         self._workers = 0
+        # Not the threads of the loop: streams that wait would take all of them, also those that feed such a stream.
+        self._readers = ThreadPoolExecutor(UPLOADS_AT_ONCE_MAX, "seaweedmq-upload")
         self.topic_uid = 0
         """Uid of the topic, which the publisher sets at its start."""
 
@@ -54,11 +57,17 @@ class Uploader:
             self._workers += 1
             self._spawn(self._work(), "uploads")
 
+    def close(self) -> None:
+        """Release the threads that read, without waiting for one that still does."""
+        self._readers.shutdown(wait=False)
+
     async def _work(self) -> None:
         while self._queue:
             job = self._queue.popleft()
             rows: Rows | None = None
-            upload = PayloadUpload(self._cluster, self._topic, self.topic_uid, job.source, self._timeout_s)
+            upload = PayloadUpload(
+                self._cluster, self._topic, self.topic_uid, job.source, self._timeout_s, self._readers
+            )
             try:
                 rows = job.record(await upload.run())
             except SeaweedMQError as error:
