@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual alias
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from seaweedmq.codec.arrays import binary_of
+from seaweedmq.codec.arrays import OFFSET_MAX, binary_of
 from seaweedmq.codec.references import reference_of
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.config import MIB
@@ -61,7 +61,8 @@ def fetch(frame: DataFrame, *, storage: str | os.PathLike[str] | None = None) ->
     Raises:
         InvalidArgument: If the DataFrame has no such column, or no storage is known.
 
-    The query fails with ``PayloadLost`` if a payload is missing, changed, cut short, or not one of the record's topic.
+    The query fails with ``PayloadLost`` if a payload is missing, changed, cut short, or not one of the record's topic,
+    and with ``InvalidArgument`` if one is too large for a column of Spark, which is 2 GiB.
     """
     fields = {field.name: field for field in frame.schema.fields}
     known = fields[REFERENCE].metadata if REFERENCE in fields else {}
@@ -85,7 +86,12 @@ def fetch(frame: DataFrame, *, storage: str | os.PathLike[str] | None = None) ->
 def fetched(
     place: DirectoryPlace, topic: TopicName, topic_uid: int, references: Iterator[pa.Array]
 ) -> Iterator[pa.Array]:
-    """Yield the payloads of references in order, null for null, in arrays of bounded size."""
+    """Yield the payloads of references in order, null for null, in arrays of bounded size.
+
+    Raises:
+        InvalidArgument: If a payload does not fit an array, before it is read.
+        PayloadLost: As ``storage.payloads.fetch_payload``.
+    """
     for column in references:
         payloads: list[bytes | None] = []
         size_bytes = 0
@@ -94,6 +100,11 @@ def fetched(
             if reference is None:
                 payloads.append(None)
                 continue
+            if reference.size_bytes > OFFSET_MAX:
+                raise InvalidArgument(
+                    f"payload {reference.uri} has {reference.size_bytes} bytes, and Spark holds at most {OFFSET_MAX} "
+                    "in a value: leave its record out with a filter on reference.size, or read it with a subscriber"
+                )
             if size_bytes and size_bytes + reference.size_bytes > BATCH_BYTES:
                 yield binary_of(payloads)
                 payloads, size_bytes = [], 0

@@ -1,5 +1,6 @@
 """Records by reference in Spark: the column ``reference``, and ``fetch``, which adds the payloads."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,12 @@ def test_arrays_of_payloads_are_bounded(films: ReferencedFiles, monkeypatch: pyt
     arrays = list(payloads.fetched(DirectoryPlace(films.root), films.name, films.uid, iter([column_of(references)])))
     assert max(sum(len(v) for v in array.to_pylist() if v) for array in arrays) == len(payload_of(42))
     assert [value for array in arrays for value in array.to_pylist()] == found
+
+
+def test_a_payload_above_what_spark_holds_is_one_error(films: ReferencedFiles) -> None:
+    huge = replace(films.reference(15), size_bytes=3 * 2**30)
+    with pytest.raises(InvalidArgument, match=r"Spark holds at most 2147483647 in a value: leave its record out"):
+        list(payloads.fetched(DirectoryPlace(films.root), films.name, films.uid, iter([column_of([huge])])))
 
 
 def test_a_lost_payload_fails_the_query(spark: SparkSession, films: ReferencedFiles) -> None:
