@@ -5,11 +5,11 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from seaweedmq.codec.paths import blob_days
-from seaweedmq.errors import StorageFailed, Unavailable
+from seaweedmq.errors import NotFound, StorageFailed, Unavailable
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import StoredBlob
 from seaweedmq.storage import blobs
@@ -60,9 +60,18 @@ class BlobFiles(GuardedCalls):
 
     async def read_blob(self, uri: str, position: int, length: int) -> bytes:
         """Read from a payload."""
-        return await self._on_blob(
-            "read", uri, lambda: blobs.read_blob(self.place, blobs.name_of(uri), position, length)
-        )
+        name = blobs.name_of(uri)
+
+        def read() -> bytes:
+            with suppress(NotFound):
+                return blobs.read_blob(self.place, name, position, length)
+            # A network file system may not show yet what another broker stored; readers take a miss for a loss.
+            for folder in (blob_days(name.topic, name.uid), uri.rpartition("/")[0]):
+                with suppress(FileNotFoundError):
+                    self.place.refresh(folder)
+            return blobs.read_blob(self.place, name, position, length)
+
+        return await self._on_blob("read", uri, read)
 
     async def sweep_blobs(self, topic: TopicName, uid: int, now_us: int) -> int:
         """Sweep in a process of its own, if the topic has payloads."""

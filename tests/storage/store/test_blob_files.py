@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from seaweedmq.codec.paths import blob_name
-from seaweedmq.errors import Closed, StorageFailed, Unavailable
-from seaweedmq.storage import blobs
+from seaweedmq.codec.paths import BlobName, blob_name
+from seaweedmq.errors import Closed, NotFound, StorageFailed, Unavailable
+from seaweedmq.storage import blobs, file_io
 from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.store.files import FileSegmentStore
-from tests.support.referenced_files import ReferencedFiles, put_payload
+from tests.support.referenced_files import ReferencedFiles, payload_of, put_payload
 
 NOW_US = 4_000_000_000_000_000
 
@@ -107,3 +107,24 @@ async def test_a_sweep_that_cannot_start_is_one_error(
     monkeypatch.setattr(asyncio, "create_subprocess_exec", fail)
     with pytest.raises(Unavailable, match=r"sweep cannot be started .*raise the limit of open files"):
         await store.sweep_blobs(films.name, films.uid, NOW_US)
+
+
+async def test_a_payload_that_another_broker_has_just_stored_is_not_lost(
+    store: FileSegmentStore, films: ReferencedFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = films.reference(3).uri
+    refreshed: list[Path] = []
+    read = blobs.read_blob
+
+    def cached(place: DirectoryPlace, name: BlobName, position: int, length: int) -> bytes:
+        if store.place.path(uri).parent not in refreshed:
+            raise NotFound("a network file system does not show it yet")
+        return read(place, name, position, length)
+
+    monkeypatch.setattr(blobs, "read_blob", cached)
+    monkeypatch.setattr(file_io, "refresh_cache", refreshed.append)
+    assert await store.read_blob(uri, 0, 9_999) == payload_of(3)
+    assert refreshed == [store.place.path(uri).parent.parent, store.place.path(uri).parent]
+    monkeypatch.undo()
+    with pytest.raises(NotFound, match="is missing"):
+        await store.read_blob(f"{uri[:-1]}{'f' if uri[-1] != 'f' else 'e'}", 0, 1)
