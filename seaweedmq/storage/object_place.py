@@ -7,7 +7,7 @@ Callers use the paths of ``codec.paths``; the place inserts the uid.
 
 import errno
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
@@ -52,20 +52,25 @@ _CLIENTS_MAX = 16
 class ObjectPlace(Place):
     """A prefix of an object store. Equal places have equal URIs; a pickled one takes credentials where it arrives."""
 
-    __slots__ = ("_objects", "_uids")
+    __slots__ = ("_fixed", "_objects", "_seen")
 
-    def __init__(self, objects: BlockingObjects) -> None:
+    def __init__(self, objects: BlockingObjects, uids: Mapping[TopicName, int] | None = None) -> None:
         self._objects = objects
-        self._uids: dict[TopicName, int] = {}
-        """Uid of each topic as this place saw it last: what is written late for a deleted topic stays below its uid."""
+        self._fixed = dict(uids or {})
+        """Uids given by :meth:`of`: what is written late for a deleted topic stays below its uid."""
+        self._seen: dict[TopicName, int] = {}
+        """Uid of each other topic as this place read it last."""
 
     @classmethod
-    def parse(cls, uri: str) -> "ObjectPlace":
-        """Return the place of a URI, without access to it; raises InvalidArgument, Unsupported as the client."""
-        return cls(_client(ObjectsUri.parse(uri)))
+    def parse(cls, uri: str, uids: Mapping[TopicName, int] | None = None) -> "ObjectPlace":
+        """Return the place of a URI, without access to it; raises InvalidArgument, Unsupported as the client.
 
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        return ObjectPlace.parse, (str(self),)
+        ``uids`` are those of the topics of which it is the place.
+        """
+        return cls(_client(ObjectsUri.parse(uri)), uids)
+
+    def __reduce__(self) -> tuple[object, tuple[str, Mapping[TopicName, int]]]:
+        return ObjectPlace.parse, (str(self), self._fixed)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ObjectPlace) and str(self) == str(other)
@@ -81,9 +86,7 @@ class ObjectPlace(Place):
 
     def of(self, topic: Topic) -> "ObjectPlace":
         """Return the place with the uid of this topic, which may be deleted or recreated meanwhile."""
-        place = ObjectPlace(self._objects)
-        place._uids[topic.name] = topic.uid
-        return place
+        return ObjectPlace(self._objects, {**self._fixed, topic.name: topic.uid})
 
     def where(self, path: str) -> str:
         """Return the URI, without the uid of the topic if that is not known."""
@@ -106,8 +109,7 @@ class ObjectPlace(Place):
         if is_deleted_document(content):
             raise _missing(self.where(path))
         if path.endswith(paths.TOPIC_DOCUMENT):
-            topic = topic_from_document(content)
-            self._uids[topic.name] = topic.uid
+            self._seen[_topic(path)] = topic_from_document(content).uid
         return content
 
     def open_input(self, file: SegmentFile) -> BlockInput:
@@ -125,7 +127,7 @@ class ObjectPlace(Place):
         try:
             key = self._key(path)
             if _is_document(path):
-                return bool(self.read(path))
+                return not is_deleted_document(bytes(self._get(path)))
         except FileNotFoundError:
             return False
         try:
@@ -336,12 +338,13 @@ class ObjectPlace(Place):
         parts = path.split("/")
         if len(parts) <= _UID_DEPTH or parts[0] != paths.TOPICS or parts[_UID_DEPTH] not in _WITH_UID:
             return path
-        topic = TopicName(parts[1], parts[2])
-        if topic not in self._uids:
+        topic = _topic(path)
+        if topic not in self._fixed and topic not in self._seen:
             if not search:
                 return path
             self.read(paths.document_path(topic, paths.TOPIC_DOCUMENT))
-        return "/".join((*parts[:_UID_DEPTH], str(self._uids[topic]), *parts[_UID_DEPTH:]))
+        uid = self._fixed[topic] if topic in self._fixed else self._seen[topic]
+        return "/".join((*parts[:_UID_DEPTH], str(uid), *parts[_UID_DEPTH:]))
 
 
 @lru_cache(_CLIENTS_MAX)
@@ -359,6 +362,12 @@ def _is_document(path: str) -> bool:
     """Whether a path is that of ``topic.json`` or ``lineage.json``."""
     parts = path.split("/")
     return len(parts) == _UID_DEPTH + 1 and parts[0] == paths.TOPICS and parts[-1] in _DOCUMENTS
+
+
+def _topic(path: str) -> TopicName:
+    """Return the topic of a path below its folder."""
+    _, namespace, name, *_ = path.split("/")
+    return TopicName(namespace, name)
 
 
 def _missing(where: str) -> FileNotFoundError:

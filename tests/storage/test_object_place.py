@@ -20,6 +20,7 @@ from seaweedmq.errors import Conflict, Corrupt, NotFound, Unavailable
 from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.staged import CompletedBatch
+from seaweedmq.model.topic import TopicName
 from seaweedmq.storage import object_place
 from seaweedmq.storage.jobs.compacting import compact_topic
 from seaweedmq.storage.jobs.rebuilding import rebuild_topic
@@ -48,6 +49,7 @@ from tests.support.moto_server import MotoServer
 from tests.support.object_places import memory_place, put_topic
 from tests.support.object_places import moto_place as on_moto
 from tests.support.scans import scan_of
+from tests.support.segments import NAME, make_topic
 from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
 
 
@@ -368,6 +370,33 @@ def test_processes_that_do_the_same_work_leave_each_record_once(
     assert versions == list(range(len(versions)))
 
 
+def test_a_place_of_a_topic_stays_with_it(place: ObjectPlace, orders: TopicFiles) -> None:
+    own, first = place.of(orders.topic), place.uri(table_dir(orders.name))
+    orders.uid = 8
+    path = document_path(orders.name, TOPIC_DOCUMENT)
+    place.replace(path, topic_document(orders.topic))
+    for each in (place, own):
+        each.read(path)
+    assert (own.uri(table_dir(orders.name)), place.uri(table_dir(orders.name))) == (first, first.replace("/7/", "/8/"))
+
+
+def test_a_copied_document_is_an_error(place: ObjectPlace, orders: TopicFiles) -> None:
+    other = TopicName("shop", "copy")
+    for name in (TOPIC_DOCUMENT, LINEAGE_DOCUMENT):
+        place.replace(document_path(other, name), place.read(document_path(orders.name, name)))
+    assert place.tables(other, [0]) == []
+    with pytest.raises(Corrupt, match="renamed or copied"):
+        read_snapshot(place, other)
+
+
+def test_a_damaged_topic_does_not_hide_the_others(place: ObjectPlace, orders: TopicFiles) -> None:
+    damaged = TopicName("shop", "damaged")
+    place.replace(document_path(damaged, TOPIC_DOCUMENT), b"no json")
+    assert list_topics(place) == [damaged, orders.name]
+    with pytest.raises(Corrupt):
+        read_snapshot(place, damaged)
+
+
 def test_a_deleted_topic_is_not_listed(place: ObjectPlace, orders: TopicFiles) -> None:
     for name in (TOPIC_DOCUMENT, LINEAGE_DOCUMENT):
         place.replace(document_path(orders.name, name), deleted_document(orders.uid))
@@ -409,6 +438,8 @@ def test_a_place_is_pickled_as_its_uri(monkeypatch: pytest.MonkeyPatch) -> None:
     place = ObjectPlace.parse("s3://bucket/a prefix/")
     pickled = pickle.dumps(place)
     assert pickle.loads(pickled) == place
+    own = place.of(make_topic())
+    assert pickle.loads(pickle.dumps(own)).uri(table_dir(NAME)) == own.uri(table_dir(NAME))
     assert len({place, ObjectPlace.parse("s3://bucket/a prefix")}) == 1
     assert b"hidden" not in pickled
     assert "hidden" not in f"{place!r}{place}"
