@@ -37,6 +37,13 @@ def test_a_look_finds_what_is_new_and_nothing_else_is_made_anew(orders: TopicFil
     assert topic_watch.poll() is third
 
 
+def test_a_name_of_an_object_store_is_no_table_of_a_directory(orders: TopicFiles) -> None:
+    table = orders.table(0, 20)
+    path = orders.root / table.path
+    path.with_name(f"{0:08d}-{0:020d}-{30:020d}-{1:015d}.parquet").write_bytes(b"")
+    assert table_ends(DirectoryPlace(orders.root), orders.name) == {0: 20}
+
+
 def test_a_file_is_found_that_came_together_with_another(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TopicWatch, "_state", lambda self, path: (1, 2, 3))  # a clock without progress
     clock = Clock()
