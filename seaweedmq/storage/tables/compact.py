@@ -55,11 +55,18 @@ def merge_tables(place: Place, topic: Topic, merge: TableMerge, *, row_group_byt
     The memory is two row groups and the encoded columns of one. Raises NotFound if a table was deleted, by another
     merge or retention.
     """
+    try:
+        return _merge(place, topic, merge, row_group_bytes, has_references=False)
+    except FoundReferences:
+        return _merge(place, topic, merge, row_group_bytes, has_references=True)
+
+
+def _merge(place: Place, topic: Topic, merge: TableMerge, row_group_bytes: int, *, has_references: bool) -> str:
     first = merge.tables[0]
     target = open_target(place, topic, first.segment)
     sink = target.create_merged(merge)
     try:
-        write_merge(sink, topic, merge, place.open_input, row_group_bytes)
+        write_merge(sink, topic, merge, place.open_input, row_group_bytes, has_references=has_references)
         return target.finish(sink)
     except OSError as e:
         target.discard(sink)
@@ -152,33 +159,25 @@ def _unlink(place: Place, tables: Iterable[SegmentFile]) -> None:
         place.delete(table.path)
 
 
-class _FoundReferences(Exception):
-    """The column of payloads by reference, in a table behind others without it."""
+class FoundReferences(Exception):
+    """The column of payloads by reference, in a table behind others without it. It never leaves this module."""
 
 
-def write_merge(sink: IO[bytes], topic: Topic, merge: TableMerge, open_file: Open, row_group_bytes: int) -> None:
-    """Write all rows of the tables, and the footer; a thread encodes a row group while this one decodes the next.
-
-    The new table has the column of payloads by reference if one of the tables has it. Few topics have it, so that is
-    not looked up in advance: the first such table behind others begins the work again.
-    """
-    try:
-        _write_rows(sink, topic, merge, open_file, row_group_bytes, has_references=False)
-    except _FoundReferences:
-        sink.seek(0)
-        sink.truncate()
-        _write_rows(sink, topic, merge, open_file, row_group_bytes, has_references=True)
-
-
-def _write_rows(
+def write_merge(
     sink: IO[bytes],
     topic: Topic,
     merge: TableMerge,
     open_file: Open,
     row_group_bytes: int,
     *,
-    has_references: bool,
+    has_references: bool = False,
 ) -> None:
+    """Write all rows of the tables, and the footer; a thread encodes a row group while this one decodes the next.
+
+    The new table has the column of payloads by reference if the first table has it, or with ``has_references``. Few
+    topics have it, so that is not looked up in advance: the first such table behind others raises FoundReferences, and
+    the caller begins again with another sink. An object in parts cannot be cut.
+    """
     batches = (row for table in merge.tables for row in table_rows(open_file, topic, table))
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = rows = 0
@@ -196,7 +195,7 @@ def _write_rows(
                 elif found is not schema and found != schema:
                     raise Corrupt(f"{merge}: tables with the topic's columns and plain ones cannot be merged")
                 if brings_references and not has_references:
-                    raise _FoundReferences
+                    raise FoundReferences
                 if has_references and not brings_references:
                     batch = batch.append_column(REFERENCE, pa.nulls(batch.num_rows, REFERENCE.type))
                 skipped = min(left_out, batch.num_rows)

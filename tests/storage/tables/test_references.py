@@ -1,7 +1,7 @@
 """Records by reference in tables: converted, merged, verified, rebuilt, listed for Delta and Iceberg, and read back."""
 
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -32,9 +32,11 @@ from seaweedmq.storage.plan.window import ReadWindow
 from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.snapshot import read_snapshot
 from seaweedmq.storage.store.files import FileSegmentStore
-from seaweedmq.storage.tables import compact
+from seaweedmq.storage.tables import compact, part_sink
 from seaweedmq.storage.tables.compact import merge_tables, publish_merge
 from seaweedmq.storage.tables.delta.updater import reconcile
+from seaweedmq.storage.tables.files import convert_files
+from tests.support.object_places import memory_place, put_topic
 from tests.support.open_tables import by_delta_rs, by_duckdb, by_polars, by_pyarrow, folder_of
 from tests.support.referenced_files import ReferencedFiles
 from tests.support.scans import scan_of
@@ -123,6 +125,23 @@ def test_tables_with_and_without_become_one(
     found = pq.read_table(place.path(made.path))
     assert rows_of(found) == expected(films, 50)[order[0] :]
     compact.check_table(place, films.topic, made)
+
+
+def test_a_merge_in_a_bucket_begins_again_with_the_column(
+    films: ReferencedFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part_sink, "TAIL_BYTES", 8_192)
+    monkeypatch.setattr(part_sink, "PART_BYTES", 128)
+    for start in range(0, 50, 10):
+        films.log(start, start + 10)
+    place = memory_place()
+    put_topic(place, films)
+    for log in place.logs(films.name, 0):
+        convert_files(place, films.topic, [log], None, 1 << 24)
+    assert compact_topic(place, films.name).problems == []
+    made = max(place.tables(films.name, [0]), key=lambda table: table.end_offset - table.base_offset)
+    with closing(place.open_input(made)) as source:
+        assert rows_of(pq.read_table(source)) == expected(films, 50)
 
 
 def test_a_merge_without_references_makes_a_table_as_before(tmp_path: Path) -> None:
