@@ -6,6 +6,7 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import pyarrow as pa
@@ -421,6 +422,59 @@ def test_a_deleted_table_is_not_found(place: ObjectPlace, orders: TopicFiles) ->
     with closing(place.open_input(made)) as source, pytest.raises(FileNotFoundError):
         source.read(4)
     assert verify_topic(place, orders.name).is_sound
+
+
+def test_a_log_that_is_deleted_during_its_conversion_is_not_found(place: ObjectPlace, orders: TopicFiles) -> None:
+    logs = place.logs(orders.name, 0)
+    place.delete(logs[0].path)
+    with pytest.raises(NotFound, match="list the segment's files again"):
+        convert_files(place, orders.topic, logs, None, 1 << 24)
+
+
+def test_a_merged_table_is_not_replaced_by_one_of_another_size(
+    place: ObjectPlace, orders: TopicFiles, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [convert(place, orders, number, number + 1)[0] for number in range(4)]
+    write, first = compact.write_merge, []
+
+    def second(*given: Any, **named: Any) -> None:
+        write(*given, **named)
+        if not first:
+            first.append(None)
+            first[:] = compact_tables(memory_place(bucket), orders.topic, made, 1_000)
+
+    monkeypatch.setattr(compact, "write_merge", second)
+    assert compact_tables(place, orders.topic, made, 1 << 24) == first, "its size is in the Delta log"
+
+
+def test_the_log_follows_a_table_to_its_later_name(place: ObjectPlace, orders: TopicFiles) -> None:
+    (made,) = convert(place, orders)
+    logs = DeltaLogs()
+    logs.reconcile(place, orders.topic)
+    found = parse_table_object(made.path)
+    assert found is not None
+    later = found._replace(dated_ms=found.dated_ms + 1).key
+    place.create(later, place.read(made.path))
+    place.delete(made.path)
+    assert (logs.reconcile(place, orders.topic), logs.reconcile(place, orders.topic)) == (1, None)
+    with open_log(place, orders.name) as log:
+        assert list(read_state(log, log.listing()).active) == [later.rpartition("/")[2]]
+    assert [(v.operation, v.records) for v in history(place, orders.name)][1:] == [("OPTIMIZE", 40)]
+
+
+def test_a_commit_behind_a_log_that_was_set_aside_is_no_version(place: ObjectPlace, orders: TopicFiles) -> None:
+    for number in range(3):
+        convert(place, orders, number, number + 1)
+        reconcile(place, orders.topic)
+    folder = delta_log_dir(orders.name)
+    with open_log(place, orders.name) as log:
+        for name in place.listdir(folder):
+            place.set_aside(f"{folder}/{name}")
+        reconcile(place, orders.topic)
+        with pytest.raises(Conflict, match="set aside"):
+            log.put_commit(3, b'{"commitInfo":{}}\n')
+    assert reconcile(place, orders.topic) is None
+    assert live(place, orders) == [(0, 10), (10, 20), (20, 30)]
 
 
 def test_the_clock_leaves_no_object(place: ObjectPlace) -> None:

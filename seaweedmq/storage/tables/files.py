@@ -296,15 +296,14 @@ def _log_reader(place: Place) -> Iterator[Read]:
         readers: dict[str, RangeReader] = {}
 
         def read(file: SegmentFile, position: int, length: int) -> Frames:
-            if file.path not in readers:
-                readers.clear()
-                opened.close()
-                try:
-                    reader = place.open_reader(file.path, once=True)
-                except FileNotFoundError:
-                    raise NotFound(f"{file.path} was deleted: list the segment's files again") from None
-                opened.callback(reader.close)
-                readers[file.path] = reader
-            return readers[file.path].read_at(position, length)
+            try:
+                if file.path not in readers:
+                    readers.clear()
+                    opened.close()
+                    readers[file.path] = place.open_reader(file.path, once=True)
+                    opened.callback(readers[file.path].close)
+                return readers[file.path].read_at(position, length)
+            except FileNotFoundError:  # on an object store, by the first read that finds it deleted
+                raise NotFound(f"{file.path} was deleted: list the segment's files again") from None
 
         yield read

@@ -55,9 +55,16 @@ class ObjectTarget:
         return cast("IO[bytes]", PartSink(path, self._place.open_writer(path)))
 
     def finish(self, sink: IO[bytes]) -> str:
-        """Complete the table and return its path."""
+        """Complete the table unless another process has, and return its path.
+
+        Its size is in the Delta log and in listings of readers, so it must not change: a merge with row groups of
+        another size has another one.
+        """
         assert isinstance(sink, PartSink), "merges write parts"
-        sink.finish()
+        if self._place.has(sink.path):
+            sink.abandon()
+        else:
+            sink.finish()
         return sink.path
 
     def check_free(self, rewrite: TableMerge) -> None:

@@ -116,6 +116,10 @@ class LogCache:
         for name, span in came.items():
             self.named[span] = (*self.named.get(span, ()), name)
 
+    def is_gone(self, span: TableSpan) -> bool:
+        """Whether the file that the log lists for a table is gone; another one may have the same records."""
+        return self.active[span].path.rpartition("/")[2] not in self.names
+
     def path(self, span: TableSpan) -> str:
         """Return the path of a listed table, the latest by date if it has several."""
         folder = table_dir(self.topic)

@@ -34,9 +34,18 @@ class ObjectLog(LogFolder):
         except FileExistsError:
             raise Conflict(f"{self.where}: version {version} was written by another process") from None
         stamp = self.stamp(version)
-        if stamp is None:
+        if stamp is None or self._is_alone(version):
             raise Conflict(f"{self.where} was set aside by another process")
         return stamp
+
+    def _is_alone(self, version: int) -> bool:
+        """Whether the versions before one were set aside meanwhile; it is deleted, since no reader can use it."""
+        if version == 0 or self.stamp(version - 1) is not None:
+            return False
+        if any(checkpoint >= version - 1 for checkpoint in self.listing().checkpoints):
+            return False  # older versions were removed
+        self._remove([commit_name(version)])
+        return True
 
     def remove_stale_temporaries(self, now_s: float) -> None:
         """Do nothing: an object appears as a whole."""

@@ -211,6 +211,8 @@ class _Change:
         while True:
             counted = select_live(listed)
             diff = change(before.keys(), counted.spans)
+            renamed = tuple(span for span in before if span in counted.spans and known.is_gone(span))
+            diff = diff._replace(added=(*diff.added, *renamed), removed=(*diff.removed, *renamed))
             refused = self._enter(diff.added)
             if not refused:
                 break
