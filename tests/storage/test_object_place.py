@@ -477,6 +477,41 @@ def test_a_commit_behind_a_log_that_was_set_aside_is_no_version(place: ObjectPla
     assert live(place, orders) == [(0, 10), (10, 20), (20, 30)]
 
 
+def test_a_version_that_is_added_meanwhile_is_set_aside_as_well(
+    place: ObjectPlace, orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2):
+        convert(place, orders, number, number + 1)
+        reconcile(place, orders.topic)
+    folder, set_aside = delta_log_dir(orders.name), ObjectPlace.set_aside
+    for name in place.listdir(folder):
+        place.replace(f"{folder}/{name}", b"no json")
+
+    def late(self: ObjectPlace, path: str) -> None:
+        if not place.has(f"{DAMAGED}/topics"):
+            place.create(f"{folder}/{2:020d}.json", b"{}")
+        set_aside(self, path)
+
+    monkeypatch.setattr(ObjectPlace, "set_aside", late)
+    assert rebuild_topic(place, orders.name).version == 0
+    assert live(place, orders) == [(0, 10), (10, 20)]
+
+
+def test_a_replaced_table_stays_while_a_version_of_the_grace_period_has_it(
+    place: ObjectPlace, orders: TopicFiles, clock: Clock
+) -> None:
+    made = [convert(place, orders, number, number + 1)[0] for number in range(4)]
+    reconcile(place, orders.topic, grace_s=2 * TABLE_GRACE_S)
+    compact_tables(place, orders.topic, made)  # and the process is killed before it updates the log
+    clock.now_us += int((TABLE_GRACE_S + 1) * US_PER_S)
+    assert compact_topic(place, orders.name).finished == 0
+    clock.now_us += int((TABLE_GRACE_S + 1) * US_PER_S)
+    assert compact_topic(place, orders.name).finished == 0, "the log keeps versions for two hours"
+    clock.now_us += int((TABLE_GRACE_S + 1) * US_PER_S)
+    done = compact_topic(place, orders.name)
+    assert (done.finished, done.problems, done.version) == (4, [], None)
+
+
 def test_the_clock_leaves_no_object(place: ObjectPlace) -> None:
     place.clock_s()
     assert not place.has(PROBES)
@@ -537,7 +572,7 @@ def test_a_merge_that_fails_leaves_nothing(
 ) -> None:
     made = [convert(place, orders, number, number + 1)[0] for number in range(4)]
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise Unavailable("the process is stopped")
 
     monkeypatch.setattr(compact, "write_merge", fail)

@@ -1,11 +1,12 @@
 """Compaction of a topic: complete an interrupted one, plan merges, merge on any machine, publish one by one."""
 
+import contextlib
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import partial
 
 from seaweedmq.core.files.compaction import TARGET_BYTES, TableMerge, merges, target_table_bytes
-from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, Unavailable
+from seaweedmq.errors import Corrupt, InvalidArgument, NotFound, SeaweedMQError, Unavailable, Unsupported
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.jobs.run import Progress, Run, attempt, no_progress, one_after_another
@@ -13,6 +14,7 @@ from seaweedmq.storage.place import Place
 from seaweedmq.storage.snapshot import TopicSnapshot, list_files, read_snapshot
 from seaweedmq.storage.tables.compact import kind_of, merge_tables, publish_merge, remove_superseded
 from seaweedmq.storage.tables.delta.updater import reconcile
+from seaweedmq.storage.tables.delta.versions import tables_in_use
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,10 +55,12 @@ def compact_topic(
         raise InvalidArgument(f"target of {target_bytes} bytes is below 1: give a size of tables like 256MiB")
     snapshot = read_snapshot(place, name)
     found = Compaction(topic=name)
-    for segment in snapshot.segments:
-        removed, refused = remove_superseded(place, snapshot.topic, segment.id)
-        found.finished += len(removed)
-        found.problems += refused
+    with contextlib.suppress(Corrupt, Unsupported):  # the update of the log below reports it
+        in_use = tables_in_use(place, snapshot.topic)
+        for segment in snapshot.segments:
+            removed, refused = remove_superseded(place, snapshot.topic, segment.id, in_use)
+            found.finished += len(removed)
+            found.problems += refused
     snapshot = read_snapshot(place, name)
     planned = plan(place, snapshot, target_bytes)
     found.tables_before = sum(f.kind is FileKind.TABLE for f in snapshot.files)

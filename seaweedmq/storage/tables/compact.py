@@ -13,7 +13,7 @@ A process may be killed in any of the three steps of a merge, and each step can 
 """
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import IO, Final
@@ -114,8 +114,13 @@ def compact_tables(
     ]
 
 
-def remove_superseded(place: Place, topic: Topic, segment: int) -> tuple[list[SegmentFile], list[Corrupt]]:
-    """Remove tables that a killed merge left if their replacement is sound; return them and errors of unsound ones."""
+def remove_superseded(
+    place: Place, topic: Topic, segment: int, in_use: Collection[str] = ()
+) -> tuple[list[SegmentFile], list[Corrupt]]:
+    """Remove tables that a killed merge left if their replacement is sound; return them and errors of unsound ones.
+
+    Tables whose file name is ``in_use`` stay.
+    """
     removed: list[SegmentFile] = []
     refused: list[Corrupt] = []
     try:
@@ -124,7 +129,7 @@ def remove_superseded(place: Place, topic: Topic, segment: int) -> tuple[list[Se
         sound: dict[str, bool] = {}
         for table in superseded(tables):
             whole = containing(table, [t for t in tables if t.path not in {r.path for r in removed}])
-            if whole is None:
+            if whole is None or table.path.rpartition("/")[2] in in_use:
                 continue
             if whole.path not in sound:
                 try:

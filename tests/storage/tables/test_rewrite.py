@@ -66,7 +66,7 @@ def test_readers_of_files_find_the_living_records_alone(orders: TopicFiles, low:
 def test_a_stopped_rewrite_is_finished_later(orders: TopicFiles, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     original = orders.table(0, 20)
 
-    def stop(*_: Any) -> None:
+    def stop(*_: Any, **__: Any) -> None:
         raise OSError("killed")
 
     with monkeypatch.context() as patch:

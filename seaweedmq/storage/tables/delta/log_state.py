@@ -9,6 +9,7 @@ from seaweedmq.codec.tables.delta import Add, Commit, LogMetadata, Remove
 from seaweedmq.codec.tables.delta_checkpoint import Checkpoint
 from seaweedmq.core.files.live_tables import TABLE_GRACE_S
 from seaweedmq.errors import Corrupt, Unsupported
+from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.tables.delta.log_folder import Listing, LogFolder, Stamp
 
@@ -122,6 +123,23 @@ def grace_s_of(metadata: LogMetadata | None) -> float:
     said = "" if metadata is None else metadata.configuration.get(GRACE_KEY, "")
     match = _SECONDS.fullmatch(said)
     return TABLE_GRACE_S if match is None else float(match[1])
+
+
+def paths_in_use(folder: LogFolder, now_us: int) -> frozenset[str]:
+    """Return the tables of the newest version and of those that were the newest one within the log's grace period.
+
+    ``now_us`` is by the clock that dates the commits. Raises Corrupt or Unsupported as :func:`read_state`.
+    """
+    listing = folder.listing()
+    state = read_state(folder, listing)
+    horizon_us = now_us - int(grace_s_of(state.metadata) * US_PER_S)
+    paths = set(state.active)
+    for version in reversed(listing.commits):
+        stamp, found = folder.stamp(version), folder.commit(version)
+        if stamp is None or found is None or stamp[1] // 1_000 <= horizon_us:
+            break
+        paths |= {remove.path for remove in found[0].removes}
+    return frozenset(paths)
 
 
 def metadata_of_any(folder: LogFolder) -> LogMetadata | None:

@@ -7,10 +7,12 @@ from typing import Any
 from seaweedmq.codec.paths import delta_log_dir
 from seaweedmq.codec.tables.delta import Commit
 from seaweedmq.errors import Corrupt, NotFound, Unsupported
-from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.faults import storage_failed
+from seaweedmq.model.config import US_PER_S
+from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.storage.faults import failing, storage_failed
+from seaweedmq.storage.object_place import ObjectPlace
 from seaweedmq.storage.place import Place
-from seaweedmq.storage.tables.delta.log_state import damaged
+from seaweedmq.storage.tables.delta.log_state import damaged, paths_in_use
 from seaweedmq.storage.tables.delta.open_log import open_log
 
 
@@ -52,6 +54,18 @@ def history(place: Place, name: TopicName) -> list[Version]:
     except OSError as e:
         raise storage_failed("read", where, e) from e
     return versions
+
+
+def tables_in_use(place: Place, topic: Topic) -> frozenset[str]:
+    """Return the file names of tables that readers of the Delta log may still open, on an object store.
+
+    On a directory there are none: there they open retained links. Raises Corrupt, Unsupported or StorageFailed.
+    """
+    if not isinstance(place, ObjectPlace):
+        return frozenset()
+    place = place.of(topic)
+    with failing("read", place.where(delta_log_dir(topic.name))), open_log(place, topic.name) as folder:
+        return paths_in_use(folder, int(place.clock_s() * US_PER_S))
 
 
 def _version(number: int, commit: Commit) -> Version:
