@@ -16,6 +16,8 @@ from seaweedmq.storage.tables.delta.object_log import ObjectLog
 
 ASIDE_PREFIX = ".delta_log-aside-"
 ASIDE_MAX = 3
+LISTINGS_MAX = 3
+"""Limit of the listings of a log that is set aside."""
 
 
 def open_log(place: Place, topic: TopicName) -> AbstractContextManager[LogFolder]:
@@ -45,12 +47,11 @@ def move_aside(place: Place, topic: TopicName, now_us: int) -> None:
 
 
 def _set_damaged_aside(place: ObjectPlace, topic: TopicName) -> None:
+    folder = delta_log_dir(topic)
     with open_log(place, topic) as log:
         try:
             read_state(log, log.listing())
         except (Corrupt, Unsupported):
-            names = sorted(place.listdir(delta_log_dir(topic)), reverse=True)
-        else:
-            return
-    for name in names:
-        place.set_aside(f"{delta_log_dir(topic)}/{name}")
+            for _ in range(LISTINGS_MAX):  # other processes may add versions meanwhile
+                for name in reversed(place.names(folder)):
+                    place.set_aside(f"{folder}/{name}")
