@@ -8,11 +8,12 @@ object reports AlreadyExists or Conflict, since the store cannot tell; the calle
 
 import asyncio
 import logging
+import os
 import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from seaweedmq.errors import SeaweedMQError, StorageFailed
+from seaweedmq.errors import SeaweedMQError, StorageFailed, Unsupported
 from seaweedmq.ports import TIMEOUT_S
 from seaweedmq.runtime.retrying import backoff, retrying, when
 from seaweedmq.runtime.retrying import deadline as deadline_of
@@ -28,6 +29,9 @@ PAUSE_S_FIRST = 0.05
 PAUSE_S_MAX = 2.0
 ATTEMPTS_MIN = 3
 """Attempts for which each deadline has time, although none answers."""
+
+_process: int | None = None
+"""Process whose first request started the threads of the client library, which its forks lack."""
 
 
 class Requests:
@@ -63,9 +67,11 @@ class Requests:
             written_bytes: Bytes of content that each attempt sends.
 
         Raises:
+            Unsupported: If this process is a fork of one that used an object store.
             StorageFailed: If the store rejects the request, or the deadline passes.
             NotFound, AlreadyExists, Conflict: As the answer of the store says.
         """
+        _check_process()
         last = Answer(0, NO_ANSWER)
 
         def note(_: int, error: BaseException) -> None:
@@ -103,6 +109,7 @@ class Requests:
 
     async def without_request(self, action: str, name: str, call: Callable[[], Awaitable[T]]) -> T:
         """Return the result of a call that sends the store nothing, but may fetch keys; raises StorageFailed."""
+        _check_process()
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 return await call()
@@ -116,6 +123,18 @@ def late(last: Answer, action: str, name: str, timeout_s: float) -> SeaweedMQErr
     """Return the error of a request whose deadline passed, with its last answer as the reason."""
     error = last.error(action, name)
     return StorageFailed(f"{error} (retried for {timeout_s:g} s)")
+
+
+def _check_process() -> None:
+    """Raise Unsupported in a fork of a process that used an object store; no request would get an answer."""
+    global _process
+    if _process is None:
+        _process = os.getpid()
+    elif _process != os.getpid():
+        raise Unsupported(
+            f"process {_process} used an object store and was then forked, which obstore does not support: use object "
+            "stores in children only, or start processes with spawn"
+        )
 
 
 def _is_retried(error: BaseException) -> bool:

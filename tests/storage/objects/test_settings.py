@@ -1,5 +1,7 @@
 """Settings by the environment: keys, profiles, endpoints, and a library that may be missing."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -107,3 +109,37 @@ def test_keys_of_the_environment_win_over_profiles(
     point_to(moto, monkeypatch.setenv, monkeypatch.delenv)
     monkeypatch.setenv("AWS_PROFILE", "nowhere")
     ObstoreObjects(URI)
+
+
+FORKING = """
+import os
+from seaweedmq.errors import StorageFailed, Unsupported
+from seaweedmq.storage.objects.blocking import BlockingObjects
+from seaweedmq.storage.objects.obstore_objects import ObstoreObjects
+from seaweedmq.storage.objects.uri import ObjectsUri
+
+def attempt():
+    try:
+        BlockingObjects(ObstoreObjects(ObjectsUri("s3", "bucket", "prefix"))).get("a", timeout_s=0.3)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+used_before = os.environ["USED"] == "before"
+first = attempt() if used_before else ""
+if os.fork():
+    os.wait()
+else:
+    print(attempt(), flush=True)
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(("used", "expected"), [("before", "Unsupported: process"), ("later", "StorageFailed: cannot")])
+def test_a_fork_of_a_process_that_used_a_store_is_rejected(used: str, expected: str) -> None:
+    environment = {**os.environ, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "USED": used}
+    environment["AWS_ENDPOINT_URL"] = "http://127.0.0.1:1"
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.startswith(expected)
+    assert ("start processes with spawn" in done.stdout) == (used == "before")
