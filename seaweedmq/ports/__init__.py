@@ -13,7 +13,16 @@ from seaweedmq.ports.objects import (
     ObjectState,
     ObjectWriter,
 )
-from seaweedmq.ports.storage import BlockingInput, LogReader, LogWriter, SegmentStore, StorageSpace
+from seaweedmq.ports.storage import (
+    BlockingInput,
+    DirectoryLogs,
+    DirectoryStore,
+    LogObjects,
+    LogReader,
+    LogWriter,
+    SegmentStore,
+    StorageSpace,
+)
 from seaweedmq.ports.tables import TableConverter
 
 __all__ = [
@@ -26,9 +35,12 @@ __all__ = [
     "Compare",
     "Delete",
     "Dialer",
+    "DirectoryLogs",
+    "DirectoryStore",
     "Entry",
     "Environment",
     "LeaderApi",
+    "LogObjects",
     "LogReader",
     "LogWriter",
     "MetaStore",

@@ -204,7 +204,9 @@ async def test_the_primary_of_a_topic_that_was_deleted_and_made_anew_acknowledge
     await testbed.store.delete_topic(NAME, topic.uid)
     await publisher.send()
     assert isinstance(await publisher.stream.failure(), StorageFailed)
-    await testbed.store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(replace(topic, uid=topic.uid + 1))})
+    await testbed.store.put_documents(
+        NAME, {TOPIC_DOCUMENT: topic_document(replace(topic, uid=topic.uid + 1))}, uid=7, revision=1
+    )
     await testbed.until(lambda: primary.inspect.segments[NAME, 0].stage is SegmentStage.FENCED)
     with pytest.raises(StaleMetadata):
         await primary.publisher()

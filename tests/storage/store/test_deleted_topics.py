@@ -26,7 +26,7 @@ async def use(store: FileSegmentStore, name: TopicName, uid: int) -> None:
     files.table(0, 10)
     files.log(10, 20)
     rebuild_log(store.place, files.topic)
-    await store.put_documents(name, {TOPIC_DOCUMENT: topic_document(topic)})
+    await store.put_documents(name, {TOPIC_DOCUMENT: topic_document(topic)}, uid=7, revision=1)
     await store.fence(name, uid, 0)
     assert await store.is_fenced(name, uid, 0)
     sink = StagedSink(store.place, name, "s" * NAME_LENGTH_MAX)
@@ -65,7 +65,7 @@ async def test_what_an_interrupted_deletion_of_an_earlier_release_left_goes(stor
 
 
 async def test_a_full_disk_takes_names_if_records_go(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())}, uid=7, revision=1)
     await write_log(store, 0, [bytes(1_000)])
     rename = Path.rename
 
@@ -83,7 +83,7 @@ async def test_a_full_disk_takes_names_if_records_go(store: FileSegmentStore, mo
 
 
 async def test_leftovers_of_deletions_are_no_topics_and_are_swept_of_any_topic(store: FileSegmentStore) -> None:
-    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())}, uid=7, revision=1)
     before = tree(store.place.root)
     for parent in ("topics/shop", "topics/gone", "blobs/shop"):
         left = store.place.root / parent / ".deleted-9-0"

@@ -22,7 +22,7 @@ HOUR_S = 3_600.0
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[FileSegmentStore]:
     made = FileSegmentStore(tmp_path)
-    await made.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
+    await made.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())}, uid=7, revision=1)
     yield made
     await made.close()
 
