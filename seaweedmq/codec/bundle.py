@@ -35,10 +35,10 @@ INDEX_BYTES_MAX = 64 * 1024 * 1024
 """Maximum bytes of an index, which keep a damaged length from causing gigabytes to be read. A full checkpoint of 2,000
 segments with 100,000 producers takes 3 MiB, and their last frames at most 0.4 MiB a segment."""
 
-_HEADER = struct.Struct("<8sHBBIQQQ16sQQHHIIIQ24sQ")
+_HEADER = struct.Struct("<8sHBBIQQQ16sQQHHIIIQQ16sQ")
 _VERSION_AT = 8
 _CHECKSUM_AT = 120
-_RESERVED = b"\0" * 24
+_RESERVED = b"\0" * 16
 _U64 = struct.Struct("<Q")
 
 assert _HEADER.size == HEADER_BYTES
@@ -88,12 +88,12 @@ def encode_bundle(
         header: The bundle's identity; its kind is not ``FENCE``.
         runs: Each run, without its position, and the buffers of its frames; none for a reference.
         carried: Sections of earlier bundles, in a checkpoint, in ascending order.
-        tails: Segments, in a checkpoint.
+        tails: Segments, in a checkpoint, or those whose runs do not continue earlier bundles.
 
     Raises:
         InvalidArgument: If a run has other bytes than its buffers, a number does not fit, or the index is too long.
     """
-    if header.is_fence or ((carried or tails) and not header.kind.is_checkpoint):
+    if header.is_fence or (carried and not header.kind.is_checkpoint):
         raise InvalidArgument(f"entry {header.number} of kind {header.kind.name}: only a checkpoint carries sections")
     own = BundleSection(number=header.number, runs=tuple(run for run, _ in runs))
     sections = (own, *carried)
@@ -150,6 +150,7 @@ def _prefix(header: EntryHeader, index: bytes, counts: IndexCounts, payload_byte
             counts.tails,
             0,
             xxh3_64_intdigest(index),
+            header.done,
             _RESERVED,
             0,
         )[:_CHECKSUM_AT]
@@ -179,7 +180,7 @@ def decode_header(data: Frames, name: str) -> EntryPrefix:
     checksum = xxh3_64_intdigest(covered)
     if fields[1] != VERSION:
         struct.pack_into("<H", covered, _VERSION_AT, VERSION)
-        if xxh3_64_intdigest(covered) == fields[18]:
+        if xxh3_64_intdigest(covered) == fields[19]:
             raise Corrupt(
                 f"{name} at byte {_VERSION_AT}: has format version {fields[1]}, but the checksum of version {VERSION}; "
                 "the header was damaged, read or restore it"
@@ -187,9 +188,9 @@ def decode_header(data: Frames, name: str) -> EntryPrefix:
         raise Unsupported(
             f"{name} at byte {_VERSION_AT}: format version {fields[1]}, this build reads {VERSION}; upgrade this broker"
         )
-    if checksum != fields[18]:
+    if checksum != fields[19]:
         raise Corrupt(
-            f"{name} at byte {_CHECKSUM_AT}: header checksum {fields[18]:016x} instead of {checksum:016x}; "
+            f"{name} at byte {_CHECKSUM_AT}: header checksum {fields[19]:016x} instead of {checksum:016x}; "
             "the header was damaged, read or restore it"
         )
     return _checked_prefix(fields, name)
@@ -206,16 +207,17 @@ def _checked_prefix(fields: tuple[Any, ...], name: str) -> EntryPrefix:
             f"{name} at byte 12: index of {index_bytes} bytes, number {number}, checkpoint every {fields[11]}; at most "
             f"{INDEX_BYTES_MAX}, {NUMBER_MAX}, and at least 1: another program wrote it"
         )
-    if kind is not EntryKind.FENCE and not floor <= checkpoint <= number:
+    if kind is not EntryKind.FENCE and not (floor <= checkpoint <= number and floor <= fields[17] <= number):
         raise Corrupt(
-            f"{name} at byte 24: floor {floor}, full checkpoint {checkpoint} and number {number} must be in ascending "
-            "order; another program wrote it"
+            f"{name} at byte 24: floor {floor}, full checkpoint {checkpoint}, done {fields[17]} and number {number} "
+            "must be in ascending order; another program wrote it"
         )
     return EntryPrefix(
         header=EntryHeader(
             kind=kind,
             number=number,
             floor=floor,
+            done=fields[17],
             checkpoint=checkpoint,
             nonce=fields[8],
             time_us=fields[9],

@@ -85,7 +85,7 @@ class BundleSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentTail:
-    """The end of one segment and its producers as of a checkpoint.
+    """The end of one segment and its producers as of the entry that has it.
 
     In a checkpoint that is not full, only the producers that stored frames since the previous one.
     """
@@ -111,6 +111,8 @@ class EntryHeader:
     """Place in the sequence, from 0."""
     floor: int
     """Number below which no entry is needed; never falls from one bundle to the next."""
+    done: int
+    """Number below which all entries were done when this one was cut: a valid fence is not below it."""
     checkpoint: int
     """Number of the last full checkpoint, up to this entry."""
     nonce: bytes
@@ -134,9 +136,9 @@ class EntryIndex:
     sections: tuple[BundleSection, ...] = ()
     """The entry's own runs first, then those that a checkpoint carries, the lowest number first; empty for a fence."""
     tails: tuple[SegmentTail, ...] = ()
-    """Segments as of a checkpoint; empty in other entries."""
+    """Segments as of this entry: in a checkpoint, and in a bundle whose runs do not continue earlier ones."""
     writer: str = ""
-    """Of a fence, id of the broker that put it; "" for a bundle, whose name has its broker."""
+    """Id of the broker that put a fence; "" for a bundle, whose name has its broker."""
 
     @property
     def runs(self) -> tuple[BundleRun, ...]:

@@ -22,6 +22,7 @@ from seaweedmq.ports.storage import (
     LogWriter,
     SegmentStore,
     StorageSpace,
+    StoredFiles,
 )
 from seaweedmq.ports.tables import TableConverter
 
@@ -53,6 +54,7 @@ __all__ = [
     "SegmentStore",
     "Snapshot",
     "StorageSpace",
+    "StoredFiles",
     "TableConverter",
     "loop_s",
 ]

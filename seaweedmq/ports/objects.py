@@ -99,8 +99,8 @@ class Objects(Protocol):
         """Replace the version ``e_tag`` of an object atomically, and return the new e_tag.
 
         Raises:
-            Conflict: If the object has another version, possibly that of this very call, see :meth:`create`.
-            NotFound: If there is no such object.
+            Conflict: If the object has another version, possibly that of this very call, see :meth:`create`; or if it
+                does not exist, which Azure does not tell apart.
         """
 
     async def get(self, key: str, *, timeout_s: float = TIMEOUT_S) -> ObjectContent:

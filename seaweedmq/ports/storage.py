@@ -80,7 +80,37 @@ class StorageSpace:
     total_bytes: int
 
 
-class SegmentStore(Protocol):
+class StoredFiles(Protocol):
+    """The files of segments, for code that only reads them. Errors are those of :class:`SegmentStore`."""
+
+    async def check(self) -> None:
+        """Raise StorageFailed unless the root exists and can be written."""
+
+    async def list_files(
+        self, topic: TopicName, segment: int, *, uid: int | None = None, covering: int | None = None
+    ) -> list[SegmentFile]:
+        """Return log and table files by (base_offset, kind, writer). Foreign names are logged once and ignored.
+
+        Args:
+            topic: Name of the topic.
+            segment: Id of the segment.
+            uid: Uid of the topic, below which an object store has its files. None: the topic that the document of this
+                name describes, or without a document every topic of the name that is not deleted.
+            covering: Offset for which an earlier listing suffices if it has a file with it. Readers list without it
+                after NotFound, and before they report that records are missing.
+        """
+
+    async def open(self, file: SegmentFile) -> LogReader:
+        """Open a file for reading, or raise NotFound if it was deleted; on an object store its first read does."""
+
+    async def open_input(self, file: SegmentFile) -> BlockingInput:
+        """Open a table, for a thread to read and then close; raises NotFound as :meth:`open`."""
+
+    async def removed(self, topic: TopicName, uid: int) -> Mapping[int, int]:
+        """Return the highest offset of each segment that ``record_removed`` recorded, by segment id."""
+
+
+class SegmentStore(StoredFiles, Protocol):
     """The shared storage, a directory or an object store. ``codec`` defines its paths and formats.
 
     The store knows no brokers or metadata. Records reach a directory through :class:`DirectoryLogs`, and an object
@@ -130,9 +160,6 @@ class SegmentStore(Protocol):
     async def has_topics(self) -> bool:
         """Whether the storage holds the folder of any topic. Needs no :meth:`bind`."""
 
-    async def check(self) -> None:
-        """Raise StorageFailed unless the root exists and can be written."""
-
     async def now_us(self) -> int:
         """Return the time of the clock that dates files, microseconds since 1970 UTC.
 
@@ -142,28 +169,8 @@ class SegmentStore(Protocol):
     async def space(self) -> StorageSpace | None:
         """Return the bytes that may still be written; None if the storage does not report them."""
 
-    async def list_files(
-        self, topic: TopicName, segment: int, *, uid: int | None = None, covering: int | None = None
-    ) -> list[SegmentFile]:
-        """Return log and table files by (base_offset, kind, writer). Foreign names are logged once and ignored.
-
-        Args:
-            topic: Name of the topic.
-            segment: Id of the segment.
-            uid: Uid of the topic, below which an object store has its files. None: the topic that the document of this
-                name describes, or without a document every topic of the name that is not deleted.
-            covering: Offset for which an earlier listing suffices if it has a file with it. Readers list without it
-                after NotFound, and before they report that records are missing.
-        """
-
     async def list_topic_files(self, topic: TopicName, *, uid: int | None = None) -> list[SegmentFile]:
         """Return ``list_files`` of all segments of a topic, by segment: one listing is cheaper than many."""
-
-    async def open(self, file: SegmentFile) -> LogReader:
-        """Open a file for reading, or raise NotFound if it was deleted; on an object store its first read does."""
-
-    async def open_input(self, file: SegmentFile) -> BlockingInput:
-        """Open a table, for a thread to read and then close; raises NotFound as :meth:`open`."""
 
     async def delete(self, files: Sequence[SegmentFile]) -> None:
         """Delete files, so that listings no longer show them; missing ones are ignored.
@@ -177,9 +184,6 @@ class SegmentStore(Protocol):
 
         The record outlives the files and the setting.
         """
-
-    async def removed(self, topic: TopicName, uid: int) -> Mapping[int, int]:
-        """Return the highest offset of each segment that ``record_removed`` recorded, by segment id."""
 
     async def put_documents(
         self, topic: TopicName, documents: Mapping[str, bytes], *, uid: int, revision: int, is_durable: bool = True

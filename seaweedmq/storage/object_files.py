@@ -1,6 +1,6 @@
 """Open objects: reads of ranges through blocks, for readers that seek, and writes in parts. Blocking.
 
-A request to an object store takes milliseconds, whatever its length. So a short read gets the whole block around it,
+A request to an object store takes milliseconds even for few bytes. So a short read gets the whole block around it,
 and a long one gets exactly its range. An object never changes, so blocks need no check.
 """
 

@@ -38,10 +38,10 @@ PREAMBLE = LogPreamble(
     ),
 )
 BUNDLE_HEADER = EntryHeader(
-    kind=EntryKind.CHECKPOINT, number=128, floor=60, checkpoint=64, nonce=bytes(range(16)), time_us=NOON_US
+    kind=EntryKind.CHECKPOINT, number=128, floor=60, done=126, checkpoint=64, nonce=bytes(range(16)), time_us=NOON_US
 )
 FENCE_HEADER = EntryHeader(
-    kind=EntryKind.FENCE, number=129, floor=60, checkpoint=0, nonce=bytes(range(16, 32)), time_us=NOON_US + 1
+    kind=EntryKind.FENCE, number=129, floor=60, done=0, checkpoint=0, nonce=bytes(range(16, 32)), time_us=NOON_US + 1
 )
 CARRIED = (
     BundleSection(

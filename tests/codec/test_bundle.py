@@ -24,6 +24,7 @@ from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import ProducerState
 from tests.codec import golden
 from tests.codec.golden import BUNDLE_HEADER, CARRIED, FENCE_HEADER, TAILS, bundle_runs
+from tests.core.segment.bundle_model import run as play
 
 NAME = "bundles/b-7f3a91c2/0000000000000128"
 U64 = st.integers(0, 2**64 - 1)
@@ -72,7 +73,14 @@ def sample() -> bytes:
 
 def signed(header: bytes, **fields: int) -> bytes:
     """The header with other fields and a valid checksum, as a program with a defect writes it."""
-    places = {"version": (8, "H"), "kind": (10, "B"), "index": (12, "I"), "number": (16, "Q"), "floor": (24, "Q")}
+    places = {
+        "version": (8, "H"),
+        "kind": (10, "B"),
+        "index": (12, "I"),
+        "number": (16, "Q"),
+        "floor": (24, "Q"),
+        "done": (96, "Q"),
+    }
     places |= {"sections": (76, "I"), "tails": (80, "I"), "checksum": (88, "Q"), "every": (72, "H")}
     changed = bytearray(header)
     for name, value in fields.items():
@@ -195,7 +203,8 @@ def test_a_newer_version_is_refused_and_a_damaged_one_is_told_from_it():
         ({"index": 2**31}, "at byte 12: index of 2147483648 bytes"),
         ({"number": 10**16}, "at byte 12: .* number 10000000000000000"),
         ({"every": 0}, "checkpoint every 0"),
-        ({"floor": 65}, "at byte 24: floor 65, full checkpoint 64 and number 128 must be in ascending order"),
+        ({"floor": 65}, "at byte 24: floor 65, full checkpoint 64, done 126 and number 128 must be in ascending order"),
+        ({"done": 59}, "done 59 and number 128 must be in ascending order"),
         ({"number": 129}, "its first section is not its own"),
         ({"sections": 99}, "rows end .* bytes beyond the index"),
         ({"tails": 1}, "bytes are left behind the last row"),
@@ -214,20 +223,39 @@ def test_a_foreign_object_is_rejected_by_name():
 
 
 def test_what_is_no_bundle_is_not_encoded():
-    run, frames = bundle_runs()[0]
+    first, frames = bundle_runs()[0]
     plain = replace(BUNDLE_HEADER, kind=EntryKind.BUNDLE)
     with pytest.raises(InvalidArgument, match="only a checkpoint carries sections"):
         encode_bundle(plain, [], carried=CARRIED)
     with pytest.raises(InvalidArgument, match="bytes instead of"):
-        encode_bundle(plain, [(replace(run, length=1), frames)])
+        encode_bundle(plain, [(replace(first, length=1), frames)])
     with pytest.raises(InvalidArgument, match="a field does not fit its width"):
-        encode_bundle(plain, [(replace(run, segment=2**32), frames)])
+        encode_bundle(plain, [(replace(first, segment=2**32), frames)])
     with pytest.raises(InvalidArgument, match="use numbers up to"):
         encode_bundle(replace(plain, number=10**16), [])
     with pytest.raises(InvalidArgument, match="not a fence"):
         encode_fence(plain, "b-1")
 
 
+def test_the_entries_of_a_history_come_back():
+    for seed in range(5):
+        for entry in play(seed).writer.entries.values():
+            runs = [(each, () if each.is_reference else (bytes(each.length),)) for each in entry.runs]
+            encoded = encode_bundle(entry.header, runs, carried=entry.sections[1:], tails=entry.tails)
+            found = decode_entry(whole(encoded), NAME)
+            assert (found, found.header, found.sections[1:], found.tails) == (
+                encoded.index,
+                entry.header,
+                entry.sections[1:],
+                entry.tails,
+            )
+            assert [replace(each, position=0) for each in found.runs] == [
+                replace(each, position=0) for each in entry.runs
+            ]
+
+
 def test_a_bundle_without_frames_is_a_header_and_one_section():
-    header = EntryHeader(kind=EntryKind.FULL_CHECKPOINT, number=0, floor=0, checkpoint=0, nonce=bytes(16), time_us=0)
+    header = EntryHeader(
+        kind=EntryKind.FULL_CHECKPOINT, number=0, floor=0, done=0, checkpoint=0, nonce=bytes(16), time_us=0
+    )
     assert len(whole(encode_bundle(header, []))) == HEADER_BYTES + 16

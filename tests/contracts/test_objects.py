@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -15,15 +15,27 @@ from seaweedmq.storage.objects.probe import probe
 from seaweedmq.storage.objects.uri import ObjectsUri
 from tests.doubles import memory_objects
 from tests.doubles.memory_objects import MemoryBucket, MemoryObjects
+from tests.support.azurite import Azurite, running_azurite
 from tests.support.moto_server import MotoServer, point_to
 
 PREFIX = "pre fix/städte+%41"
 
 
-@pytest.fixture(params=["memory", "moto"])
+@pytest.fixture(scope="module")
+def azurite() -> Iterator[Azurite]:
+    with running_azurite() as server:
+        yield server
+
+
+@pytest.fixture(params=["memory", "moto", pytest.param("azurite", marks=pytest.mark.deep)])
 def objects(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Objects:
     if request.param == "memory":
         return MemoryObjects(MemoryBucket(lambda: 1_700_000_000_000_000))
+    if request.param == "azurite":
+        azurite: Azurite = request.getfixturevalue("azurite")
+        for name, value in azurite.environment().items():
+            monkeypatch.setenv(name, value)
+        return ObstoreObjects(ObjectsUri.parse(f"az://{azurite.new_container()}/{PREFIX}"))
     moto: MotoServer = request.getfixturevalue("moto")
     point_to(moto, monkeypatch.setenv, monkeypatch.delenv)
     return ObstoreObjects(ObjectsUri.parse(f"s3://{moto.new_bucket()}/{PREFIX}"))
@@ -75,7 +87,7 @@ async def test_only_the_given_version_is_replaced(objects: Objects) -> None:
         await objects.replace("a", [b"3"], e_tag=first)
     assert await content(objects, "a") == b"2"
     await objects.replace("a", [b"4"], e_tag=second)
-    with pytest.raises(NotFound):
+    with pytest.raises(Conflict):
         await objects.replace("missing", [b"5"], e_tag=second)
 
 
@@ -136,6 +148,7 @@ async def test_deletion_ignores_missing_objects(objects: Objects) -> None:
         await objects.create(key, [b"1"])
     await objects.delete(["a", "missing", "b", "a"])
     await objects.delete(["missing"])
+    await objects.delete(["missing", "missing too"])
     await objects.delete([])
     assert await listed(objects.list()) == ["c"]
     await objects.create("a", [b"2"])
@@ -163,7 +176,7 @@ async def check_long_listing(objects: Objects, page_objects: int) -> None:
     assert sorted(state.key for page in pages for state in page) == keys
     assert await listed(objects.list("f", after=keys[page_objects - 1])) == keys[page_objects:]
     assert [state.key for state in (await objects.list_folder("f")).objects] == keys
-    await objects.delete(keys)
+    await objects.delete(keys, timeout_s=300.0)
     assert await listed(objects.list()) == []
 
 

@@ -95,12 +95,12 @@ class MemoryBucket:
             return AlreadyExists(f"{key} exists: an object is created once")
         if request.op in (ObjectOp.CREATE, ObjectOp.PUT):
             return self._store(request)
+        if request.op is ObjectOp.REPLACE:
+            if stored is None or stored.state.e_tag != request.e_tag:
+                return Conflict(f"{key} has changed since it was read, or is missing: read it again, then retry")
+            return self._store(request)
         if stored is None:
             return NotFound(f"{key} does not exist")
-        if request.op is ObjectOp.REPLACE:
-            if stored.state.e_tag != request.e_tag:
-                return Conflict(f"{key} has changed since it was read: read it again, then retry")
-            return self._store(request)
         return stored.state if request.op is ObjectOp.HEAD else ObjectContent(stored.state, memoryview(stored.content))
 
     def _store(self, request: ObjectRequest) -> ObjectState:

@@ -2,9 +2,13 @@
 
 import logging
 import pickle
+import random
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import deltalake
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -15,12 +19,20 @@ from seaweedmq.core.files.live_tables import TABLE_GRACE_S
 from seaweedmq.errors import Conflict, Corrupt, NotFound, Unavailable
 from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.model.staged import CompletedBatch
 from seaweedmq.storage import object_place
 from seaweedmq.storage.jobs.compacting import compact_topic
 from seaweedmq.storage.jobs.rebuilding import rebuild_topic
 from seaweedmq.storage.jobs.verifying import verify_topic
 from seaweedmq.storage.object_place import DAMAGED, PROBES, ObjectPlace
+from seaweedmq.storage.objects.blocking import BlockingObjects
+from seaweedmq.storage.plan.parquet_plan import plan_parquet
+from seaweedmq.storage.plan.partitions import plan_partitions
+from seaweedmq.storage.plan.time_offsets import find_in_files
+from seaweedmq.storage.plan.topic_source import TopicSource
+from seaweedmq.storage.plan.window import ReadWindow
 from seaweedmq.storage.snapshot import list_topics, read_snapshot
+from seaweedmq.storage.staging import StagedSink
 from seaweedmq.storage.tables import compact, part_sink
 from seaweedmq.storage.tables.compact import compact_tables, remove_superseded
 from seaweedmq.storage.tables.delta.log_state import read_state
@@ -31,11 +43,12 @@ from seaweedmq.storage.tables.files import convert_files
 from seaweedmq.storage.tables.protocol import CONVERT, decode_answer, encode_request, file_fields
 from seaweedmq.storage.tables.worker import Worker
 from seaweedmq.storage.watch import TopicWatch
-from tests.doubles.memory_objects import MemoryBucket, ObjectOp
+from tests.doubles.memory_objects import MemoryBucket, MemoryObjects, ObjectAnswer, ObjectOp, ObjectRequest
 from tests.support.moto_server import MotoServer
 from tests.support.object_places import memory_place, put_topic
 from tests.support.object_places import moto_place as on_moto
-from tests.support.topic_files import TopicFiles
+from tests.support.scans import scan_of
+from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
 
 
 class Clock:
@@ -205,6 +218,24 @@ def test_checkpoints_are_written_and_old_versions_removed(
     assert live(place, orders) == [(0, 10), (10, 20), (20, 30), (30, 40)]
 
 
+def test_tables_and_logs_are_scanned_and_searched_by_time(place: ObjectPlace, orders: TopicFiles) -> None:
+    convert(place, orders, 0, 2)
+    for log in sorted(place.logs(orders.name, 0), key=lambda f: f.base_offset)[:2]:
+        place.delete(log.path)
+    snapshot = read_snapshot(place, orders.name)
+    source = TopicSource(place=place, snapshot=snapshot)
+    scan = scan_of(place, snapshot.topic)
+    batches = [batch for part in plan_partitions(source, ReadWindow(), 1) for batch in scan.read(part)]
+    rows = pa.Table.from_batches(batches)
+    assert rows.column("offset").to_pylist() == list(range(40))
+    assert rows.column("value").to_pylist() == [b"s0v%d" % n for n in range(40)]
+    for offset in (5, 25):
+        wanted = {0: (NOON_US + offset * STEP_US, 0, 40)}
+        assert find_in_files(place, orders.topic, wanted) == {0: offset}
+    plan = plan_parquet(source, ReadWindow())
+    assert ([t.end_offset for t in plan.whole], plan.ranges) == ([20], {0: [(20, 40)]})
+
+
 def test_a_watch_reads_the_next_version_alone(place: ObjectPlace, orders: TopicFiles, bucket: MemoryBucket) -> None:
     now = [0.0]
     watch = TopicWatch(place, orders.name, lambda: now[0])
@@ -224,6 +255,17 @@ def test_a_watch_reads_the_next_version_alone(place: ObjectPlace, orders: TopicF
     convert(place, orders, 2, 4)
     logs.reconcile(place, orders.topic)
     assert watch.poll().table_ends == {0: 40}
+
+
+def test_a_watch_sees_a_topic_that_was_created_again(place: ObjectPlace, orders: TopicFiles) -> None:
+    watch = TopicWatch(place, orders.name, lambda: 0.0)
+    convert(place, orders)
+    reconcile(place, orders.topic)
+    assert watch.poll().table_ends == {0: 40}
+    orders.uid = 8
+    place.replace(document_path(orders.name, TOPIC_DOCUMENT), topic_document(orders.topic))
+    seen = watch.poll()
+    assert (seen.topic.uid, seen.table_ends) == (8, {})
 
 
 def test_a_watch_finds_a_log_that_was_written_anew(place: ObjectPlace, orders: TopicFiles) -> None:
@@ -276,11 +318,54 @@ def test_what_is_written_late_for_a_deleted_topic_harms_no_namesake(place: Objec
     orders.uid = 7
     (made,) = convert_files(place, orders.topic, logs, None, 1 << 24)
     assert made.path.startswith("topics/shop/orders/7/table/")
+    assert convert_files(place, orders.topic, logs, None, 1 << 24) == [made]
     reconcile(place, orders.topic)
     snapshot = read_snapshot(place, orders.name)
     assert (snapshot.topic.uid, snapshot.files) == (8, ())
     assert place.has("topics/shop/orders/7/table/_delta_log")
     assert not place.has("topics/shop/orders/8")
+
+
+def test_an_answer_that_is_lost_changes_nothing(orders: TopicFiles, bucket: MemoryBucket) -> None:
+    async def twice(request: ObjectRequest) -> ObjectAnswer:
+        """Apply each request twice, as if the answer to the first attempt was lost."""
+        bucket.apply(request)
+        return bucket.apply(request)
+
+    place = ObjectPlace(BlockingObjects(MemoryObjects(bucket, carry=twice)))
+    logs = DeltaLogs()
+    for number in range(4):
+        (made,) = convert(place, orders, number, number + 1)
+        assert offsets(place, orders, made) == list(range(number * 10, number * 10 + 10))
+        assert logs.reconcile(place, orders.topic) == number
+    assert compact_topic(place, orders.name).problems == []
+    assert [v.records for v in history(place, orders.name)] == [10, 20, 30, 40, 40]
+    sink = StagedSink(place, orders.name, "q-1")
+    for batch in (0, 1, 0):
+        sink.finish(CompletedBatch(batch=batch, ranges=()))
+    assert sink.done() == CompletedBatch(batch=1, ranges=())
+
+
+def test_processes_that_do_the_same_work_leave_each_record_once(
+    place: ObjectPlace, orders: TopicFiles, bucket: MemoryBucket
+) -> None:
+    def work(number: int) -> None:
+        mine = memory_place(bucket)
+        logs = DeltaLogs(rng=random.Random(number))
+        for first in range(4):
+            convert(mine, orders, first, first + 1)
+            logs.reconcile(mine, orders.topic)
+        compact_topic(mine, orders.name)
+
+    with ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(work, number) for number in range(3)]:
+            done.result()
+    reconcile(place, orders.topic)
+    assert live(place, orders) == [(0, 40)]
+    assert {(t.base_offset, t.end_offset) for t in tables(place, orders)} >= {(0, 40), (0, 10), (30, 40)}
+    assert len(tables(place, orders)) <= 7, "equal work makes equal names"
+    versions = [v.version for v in history(place, orders.name)]
+    assert versions == list(range(len(versions)))
 
 
 def test_a_deleted_topic_is_not_listed(place: ObjectPlace, orders: TopicFiles) -> None:
@@ -345,6 +430,11 @@ def test_the_table_worker_converts_in_a_bucket(moto: MotoServer, tmp_path: Path)
         assert live(again, files) == [(0, 20)]
         table = place.uri(table_dir(files.name))
         assert table == f"{place}/topics/shop/orders/7/table"
+        options = {**moto.environment(), "AWS_ALLOW_HTTP": "true"}
+        rows = deltalake.DeltaTable(table.replace(" ", "%20"), storage_options=options).to_pyarrow_table(
+            columns=["_offset"]
+        )
+        assert rows.column("_offset").to_pylist() == list(range(20)), "by a reader that knows nothing of SeaweedMQ"
         assert verify_topic(place, files.name).is_sound
 
 

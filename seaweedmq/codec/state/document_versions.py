@@ -5,9 +5,9 @@
     {"revision": 12, "topic_uid": "7", "v": 1, "name": ...
     {"v": 1, "deleted": "7", "revision": 12}
 
-A directory has one leader at a time that renames documents. An object store may apply a write late, so a document is
-replaced only by one of a higher revision, and a deleted topic leaves a document that says so. Readers of documents
-ignore the fields.
+The first is of a topic, the second of a deleted one. A directory has one leader at a time that renames documents. An
+object store may apply a write late, so a document is replaced only by one of a higher revision, also after a deletion.
+Readers of documents ignore the fields.
 """
 
 import json

@@ -7,12 +7,13 @@ from seaweedmq.core.lineage.lineage import below_offset
 from seaweedmq.errors import OutOfRange
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
+from seaweedmq.ports import StoredFiles
 from seaweedmq.spark.streams.stream_options import StreamOptions
 from seaweedmq.storage.place import Place
 from seaweedmq.storage.plan.time_offsets import find_in_files
 from seaweedmq.storage.read.recovery import earliest_offset
 from seaweedmq.storage.snapshot import TopicSnapshot, list_files, list_removed
-from seaweedmq.storage.store.files import FileSegmentStore, run_with_store
+from seaweedmq.storage.store.files import run_with_files
 
 
 def starting_frontier(
@@ -92,10 +93,10 @@ def _earliest(place: Place, topic: Topic, lineage: LineageGraph) -> tuple[dict[i
 def _exact(place: Place, topic: Topic, segments: list[Segment]) -> dict[int, int]:
     """Return the first offsets by the files' contents: a file may be left over from what retention removed."""
 
-    async def search(store: FileSegmentStore) -> dict[int, int]:
+    async def search(store: StoredFiles) -> dict[int, int]:
         return {segment.id: await earliest_offset(store, topic, segment) for segment in segments}
 
-    return run_with_store(place, search)
+    return run_with_files(place, search)
 
 
 def _at_time(

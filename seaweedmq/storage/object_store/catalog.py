@@ -59,7 +59,7 @@ class TopicCatalog:
         return sorted((file for known in chosen for file in known.values()), key=_order)
 
     async def renew(self, listed: Callable[[], Awaitable[Iterable[SegmentFile]]]) -> None:
-        """List anew; a call that waited for others shares a listing that began after it."""
+        """List again; a call that waited for others shares a listing that began after it."""
         asked = self._begun
         async with self._listing:
             if self._latest > asked:
@@ -94,14 +94,20 @@ class Catalogs:
         self._catalogs: OrderedDict[TopicKey, TopicCatalog] = OrderedDict()
 
     def of(self, topic: TopicKey) -> TopicCatalog:
-        """Return the catalog of a topic, which may be empty."""
+        """Return the catalog of a topic, for a reader."""
         catalog = self._catalogs.setdefault(topic, TopicCatalog())
         self._catalogs.move_to_end(topic)
         return catalog
 
-    def known(self, topic: TopicKey) -> TopicCatalog | None:
-        """Return the catalog of a topic if it was listed; own changes of others need no catalog."""
-        return self._catalogs.get(topic)
+    def add(self, topic: TopicKey, file: SegmentFile) -> None:
+        """Note a file that this process created; a topic without a catalog is listed when it is read."""
+        if (catalog := self._catalogs.get(topic)) is not None:
+            catalog.add(file)
+
+    def remove(self, topic: TopicKey, file: SegmentFile) -> None:
+        """Note a file that this process deleted."""
+        if (catalog := self._catalogs.get(topic)) is not None:
+            catalog.remove(file)
 
     def forget(self, topic: TopicKey) -> None:
         """Drop the catalog of a topic."""

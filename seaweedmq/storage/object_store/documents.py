@@ -8,7 +8,7 @@ of producers lie below the uid of their topic, where a late one harms no later t
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -69,7 +69,7 @@ class TopicDocuments:
 
         Raises StorageFailed if the topic was deleted.
         """
-        await asyncio.gather(*(self._put(topic, name, content, version) for name, content in documents.items()))
+        await _all(self._put(topic, name, content, version) for name, content in documents.items())
 
     async def _put(self, topic: TopicName, name: str, content: bytes, version: DocumentVersion) -> None:
         if name not in SHARED:
@@ -87,7 +87,7 @@ class TopicDocuments:
 
     async def bury(self, topic: TopicName, uid: int) -> None:
         """Mark the documents of a topic as those of a deleted one, unless they are of another topic of the name."""
-        await asyncio.gather(*(self._bury(topic, name, uid) for name in SHARED))
+        await _all(self._bury(topic, name, uid) for name in SHARED)
 
     async def _bury(self, topic: TopicName, name: str, uid: int) -> None:
         def change(found: StoredDocument | None) -> bytes | None:
@@ -170,6 +170,13 @@ class TopicDocuments:
 
     def _no_document(self, key: str) -> NotFound:
         return NotFound(f"{key} is missing in {self._objects.uri}")
+
+
+async def _all(calls: Iterable[Awaitable[None]]) -> None:
+    """Await all calls, then raise the first error: none of them continues after the return."""
+    for error in await asyncio.gather(*calls, return_exceptions=True):
+        if error is not None:
+            raise error
 
 
 def _own_key(topic: TopicName, uid: int, name: str) -> str:

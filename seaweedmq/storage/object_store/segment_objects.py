@@ -4,6 +4,7 @@ A table that retention removes stays for readers that know it: a mark hides it f
 mark. A sweep deletes it later. So names never change, and no copy is made.
 """
 
+import contextlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -80,7 +81,7 @@ class SegmentObjects(ObjectStoreBase):
             path=key,
             modified_us=self.wall_us(),
         )
-        self.catalogs.of(TopicKey(topic, uid)).add(file)
+        self.catalogs.add(TopicKey(topic, uid), file)
         return file
 
     async def _compare(self, key: str, content: Buffers) -> None:
@@ -181,7 +182,7 @@ class SegmentObjects(ObjectStoreBase):
             [file.path for file in files if not _is_hidden(file, removed.get(keys[file.path], {}))]
         )
         for file in files:
-            self.catalogs.of(keys[file.path]).remove(file)
+            self.catalogs.remove(keys[file.path], file)
 
     async def record_removed(self, topic: TopicName, uid: int, removed: Mapping[int, int]) -> None:
         """Put a mark for each segment whose offset rises."""
@@ -191,7 +192,8 @@ class SegmentObjects(ObjectStoreBase):
         rising = [s for s, offset in removed.items() if offset > known.get(s, 0)]
         names = [paths.RemovedMark(segment, removed[segment], uid).file_name for segment in rising]
         for name in names:
-            await self.objects.put(f"{paths.removed_dir(topic)}/{name}", [])
+            with contextlib.suppress(AlreadyExists):  # by an attempt whose answer was lost, or another broker
+                await self.objects.create(f"{paths.removed_dir(topic)}/{name}", [])
 
     async def removed(self, topic: TopicName, uid: int) -> Mapping[int, int]:
         """Return segment -> highest offset below which its records are removed."""
@@ -223,7 +225,7 @@ class SegmentObjects(ObjectStoreBase):
         doomed += await self._expired(listed, int(kept_s * US_PER_S), now_us)
         await self.objects.delete(doomed)
         for file in old:
-            self.catalogs.of(key).remove(file)
+            self.catalogs.remove(key, file)
 
     async def _pruned_documents(self, topic: TopicKey, pruned: IdRanges) -> list[str]:
         if not pruned:

@@ -1,7 +1,7 @@
 """Topics on an object store: their documents, their names, and their deletion.
 
-A deleted topic leaves a document of some 60 bytes that says so, per name, and an empty object per uid. Everything else
-of it lies below its uid and is deleted; what is written there late harms no later topic of the name.
+A deletion leaves two documents of some 60 bytes per name, which keep late ones out, and an empty object per uid.
+Everything else lies below the uid and is deleted; what is written there late harms no later topic of the name.
 """
 
 import asyncio

@@ -88,6 +88,11 @@ class Answer:
         """Whether the store limits requests."""
         return self.status in _THROTTLED
 
+    @property
+    def lacks_bucket(self) -> bool:
+        """Whether the bucket does not exist."""
+        return _BY_CODE.get(self.code) is _NO_BUCKET
+
     def error(self, action: str, name: str) -> SeaweedMQError:
         """Return the error for the caller of a request.
 
@@ -95,11 +100,12 @@ class Answer:
             action: The request as a verb, like ``create``.
             name: URI of the object, without secrets.
         """
-        if self.status == 404 and self.code not in ("NoSuchBucket", "ContainerNotFound"):
+        is_missing = self.status == 404 and not self.lacks_bucket
+        if action == "replace" and (is_missing or self.status == 412):
+            return Conflict(f"{name} has changed since it was read, or is missing: read it again, then retry")
+        if is_missing:
             return NotFound(f"{name} does not exist")
         if self.status == 412 or self.code in _EXISTS:
-            if action == "replace":
-                return Conflict(f"{name} has changed since it was read: read it again, then retry")
             return AlreadyExists(f"{name} exists: an object is created once")
         reason, remedy = _BY_CODE.get(self.code) or _BY_STATUS.get(self.status) or self._otherwise()
         shown = f" ({self.status} {self.code})".replace(" )", ")") if self.status else ""
@@ -130,6 +136,8 @@ def answer_of(error: BaseException) -> Answer:
         return Answer(int(status[1]), (code[1] or code[2]) if code else "")
     if "redirect without LOCATION" in text:
         return Answer(301, "PermanentRedirect")
+    if "Wanted range starting at" in text:  # a success without bytes, by azurite at the very end of an object
+        return Answer(416, "InvalidRange")
     if isinstance(error, FileNotFoundError):
         return Answer(404, "")
     if code is not None:  # an error in the body of a success, as of a deletion of several objects

@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 PAGE_OBJECTS = 1000
 """Objects of one page of a listing and of one deletion, the limit of S3."""
+DELETIONS_AT_ONCE = 16
+"""Single deletions that are under way for a store that does not delete several objects."""
 PARTS_AT_ONCE = 4
 """Parts of one writer that wait for the store; the writer has as many in memory, and the one being filled."""
 SIGNED_S_MAX = 7 * 86_400
@@ -212,14 +214,25 @@ class ObstoreObjects:
 
     async def _delete(self, keys: Sequence[str], timeout_s: float) -> None:
         async def attempt() -> None:
-            try:
-                await self._library.delete_async(self._client, keys)
-            except FileNotFoundError as error:
-                if len(keys) == 1 and answer_of(error).code not in ("NoSuchBucket", "ContainerNotFound"):
-                    return  # stores without deletion of several objects report a missing one
-                raise
+            if await self._is_deleted(keys) or len(keys) == 1:
+                return
+            # Azure ends the deletion of several objects at the first one that is missing.
+            for start in range(0, len(keys), DELETIONS_AT_ONCE):
+                some = keys[start : start + DELETIONS_AT_ONCE]
+                self.meter.add(RequestKind.DELETE, len(some))
+                await asyncio.gather(*(self._is_deleted([key]) for key in some))
 
         await self._send(RequestKind.DELETE, "delete", keys[0], attempt, timeout_s)
+
+    async def _is_deleted(self, keys: Sequence[str]) -> bool:
+        """Delete objects; return False if the store reports a missing one."""
+        try:
+            await self._library.delete_async(self._client, keys)
+        except FileNotFoundError as error:
+            if answer_of(error).lacks_bucket:
+                raise
+            return False
+        return True
 
     def open_writer(self, key: str, *, part_bytes: int = PART_BYTES, timeout_s: float = TIMEOUT_S) -> ObjectWriter:
         """Begin an object that is written in parts, which ``obstore`` retries itself."""

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from seaweedmq.model.topic import Topic
+from seaweedmq.ports import StoredFiles
 from seaweedmq.storage.place import Place
 from seaweedmq.storage.plan.log_ends import end_in_files
 from seaweedmq.storage.plan.topic_source import TopicSource
 from seaweedmq.storage.plan.window import EARLIEST, Offsets, ReadWindow
 from seaweedmq.storage.read.time_search import find_offset_by_time
 from seaweedmq.storage.snapshot import TopicSnapshot
-from seaweedmq.storage.store.files import FileSegmentStore, run_with_store
+from seaweedmq.storage.store.files import run_with_files
 
 
 def with_offsets(window: ReadWindow, source: TopicSource) -> ReadWindow:
@@ -63,7 +64,7 @@ def _lowest(snapshot: TopicSnapshot, number: int) -> int:
 def find_in_files(place: Place, topic: Topic, wanted: Mapping[int, tuple[int, int, int]]) -> dict[int, int]:
     """Return the first offset at or after a time by segment; ``wanted`` has microseconds, first and end offset."""
 
-    async def search(store: FileSegmentStore) -> dict[int, int]:
+    async def search(store: StoredFiles) -> dict[int, int]:
         found = {}
         for number, (us, start, end) in wanted.items():
             record = await find_offset_by_time(store, topic, number, us, end, start_offset=start)
@@ -71,4 +72,4 @@ def find_in_files(place: Place, topic: Topic, wanted: Mapping[int, tuple[int, in
                 found[number] = record.offset
         return found
 
-    return run_with_store(place, search)
+    return run_with_files(place, search)

@@ -17,7 +17,7 @@ from seaweedmq.errors import Corrupt, DataLoss, NotFound, OutOfRange
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import SegmentStore
+from seaweedmq.ports import StoredFiles
 from seaweedmq.storage.logs.log_index import LogIndex
 from seaweedmq.storage.logs.log_scan import CHUNKS_AT_ONCE, READ_BYTES, Chunk, LogScanner
 
@@ -42,14 +42,14 @@ class _Unusable(Exception):
 class _Reading:
     """The common parameters of the reads of a segment's files."""
 
-    store: SegmentStore
+    store: StoredFiles
     topic: Topic
     chunk_bytes: int
     index: LogIndex
 
 
 async def read_segment(
-    store: SegmentStore,
+    store: StoredFiles,
     topic: Topic,
     segment: int,
     start_offset: int,

@@ -15,7 +15,7 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import ProducerState, Segment
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import SegmentStore
+from seaweedmq.ports import StoredFiles
 from seaweedmq.storage.logs.log_scan import LogFrame, LogScanner, check_joins
 
 _PREAMBLE_READ_BYTES = 64 * 1024
@@ -39,7 +39,7 @@ class Recovered:
     """
 
 
-async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -> Recovered:
+async def recover_segment(store: StoredFiles, topic: Topic, segment: Segment) -> Recovered:
     """Recover a segment's end and producer state from its newest log files.
 
     The oldest log read is one below which nothing can be missing: its preamble has the producer state before it, and
@@ -98,7 +98,7 @@ async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -
     )
 
 
-async def earliest_offset(store: SegmentStore, topic: Topic, segment: Segment) -> int:
+async def earliest_offset(store: StoredFiles, topic: Topic, segment: Segment) -> int:
     """Return the offset from which the segment's records must exist; retention and low watermarks removed those below.
 
     It is the end offset if the segment is sealed and all its records were removed. Records missing above it are lost.
@@ -122,7 +122,7 @@ async def earliest_offset(store: SegmentStore, topic: Topic, segment: Segment) -
     )
 
 
-async def _first_sound(store: SegmentStore, topic: Topic, files: Sequence[SegmentFile]) -> Sequence[SegmentFile]:
+async def _first_sound(store: StoredFiles, topic: Topic, files: Sequence[SegmentFile]) -> Sequence[SegmentFile]:
     """Return the first file that may hold records, if any; torn logs and those of an earlier topic hold none."""
     for file in files:
         if file.kind is FileKind.TABLE:
@@ -150,7 +150,7 @@ class _Durable:
 
 
 async def _newest_logs(
-    store: SegmentStore, topic: Topic, logs: Sequence[SegmentFile], known: _Durable
+    store: StoredFiles, topic: Topic, logs: Sequence[SegmentFile], known: _Durable
 ) -> tuple[list[tuple[SegmentFile, LogPreamble]], int]:
     """Return the log files to read with their preambles, ordered by base offset, and the base offset to begin with.
 
@@ -184,7 +184,7 @@ async def _newest_logs(
     return sorted(newest, key=lambda entry: (entry[0].base_offset, entry[0].writer)), start
 
 
-async def _preamble_of(store: SegmentStore, topic: Topic, log: SegmentFile) -> LogPreamble | None:
+async def _preamble_of(store: StoredFiles, topic: Topic, log: SegmentFile) -> LogPreamble | None:
     """Return the preamble of a log; None if it is torn, or the file is of an earlier topic of the same name."""
     scanner = LogScanner(topic, log, read_bytes=_PREAMBLE_READ_BYTES)
     reader = await store.open(log)
@@ -197,7 +197,7 @@ async def _preamble_of(store: SegmentStore, topic: Topic, log: SegmentFile) -> L
 
 
 async def _frames(
-    store: SegmentStore, log: SegmentFile, scanner: LogScanner
+    store: StoredFiles, log: SegmentFile, scanner: LogScanner
 ) -> AsyncGenerator[Sequence[LogFrame], None]:
     """Yield the verified frames of one read at a time."""
     reader = await store.open(log)

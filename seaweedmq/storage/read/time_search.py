@@ -22,7 +22,7 @@ from seaweedmq.core.files.cover import CoverPiece, cover
 from seaweedmq.errors import Corrupt, DataLoss, NotFound
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import BlockingInput, SegmentStore
+from seaweedmq.ports import BlockingInput, StoredFiles
 from seaweedmq.storage.read.reader import read_segment
 
 CHUNK_BYTES = 1024 * 1024
@@ -38,7 +38,7 @@ class RecordAt(NamedTuple):
 
 
 async def find_offset_by_time(
-    store: SegmentStore,
+    store: StoredFiles,
     topic: Topic,
     segment: int,
     timestamp_us: int,
@@ -72,7 +72,7 @@ async def find_offset_by_time(
 
 
 async def find_latest_time(
-    store: SegmentStore, topic: Topic, segment: int, end_offset: int, *, start_offset: int = 0
+    store: StoredFiles, topic: Topic, segment: int, end_offset: int, *, start_offset: int = 0
 ) -> RecordAt | None:
     """Return the first stored record of ``[start_offset, end_offset)`` with the highest timestamp; None if none."""
     search = _Search(store, topic, segment)
@@ -100,7 +100,7 @@ GroupSearch: TypeAlias = Callable[[Sequence[_Group]], RecordAt | None]
 class _Search:
     """A search through the files of one segment."""
 
-    def __init__(self, store: SegmentStore, topic: Topic, segment: int) -> None:
+    def __init__(self, store: StoredFiles, topic: Topic, segment: int) -> None:
         self._store = store
         self._topic = topic
         self._segment = segment

@@ -8,17 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from seaweedmq.codec.paths import GROUPS, TOPICS, claim_path, claims_dir, journal_path, parse_journal_name
-from seaweedmq.errors import AlreadyExists, Unsupported
+from seaweedmq.errors import AlreadyExists
 from seaweedmq.model.claims import ClaimKind
 from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.model.config import US_PER_S
-from seaweedmq.ports import StorageSpace
+from seaweedmq.ports import StorageSpace, StoredFiles
 from seaweedmq.storage import file_io
 from seaweedmq.storage.directory_place import DirectoryPlace
 from seaweedmq.storage.place import Place
 from seaweedmq.storage.store import claims
 from seaweedmq.storage.store import marker as markers
 from seaweedmq.storage.store.file_handles import FileLogWriter
+from seaweedmq.storage.store.place_files import PlaceFiles
 from seaweedmq.storage.store.segment_files import SegmentFiles
 from seaweedmq.storage.store.topic_folders import TopicFolders
 
@@ -133,15 +134,12 @@ def open_directory_store(uri: str) -> FileSegmentStore:
     return FileSegmentStore(DirectoryPlace.parse(uri).root)
 
 
-def run_with_store(place: Place, use: Callable[[FileSegmentStore], Coroutine[None, None, R]]) -> R:
-    """Return the result of a coroutine on the store of a root, run in a thread: notebooks already run a loop.
-
-    Raises Unsupported for a place that is not a directory.
-    """
-    if not isinstance(place, DirectoryPlace):
-        raise Unsupported(f"storage {place}: times are searched in the files of a directory only; give `bootstrap`")
+def run_with_files(place: Place, use: Callable[[StoredFiles], Coroutine[None, None, R]]) -> R:
+    """Return the result of a coroutine on the files of a place, run in a thread: notebooks already run a loop."""
 
     async def opened() -> R:
+        if not isinstance(place, DirectoryPlace):
+            return await use(PlaceFiles(place))
         store = FileSegmentStore(place.root)
         try:
             return await use(store)

@@ -64,6 +64,7 @@ def convert_files(
     """Convert logs of one segment by ``convert.convert_logs``; raises Unavailable if another process does or did so."""
     if not logs:
         return []
+    place = place.of(topic)
     name, segment = logs[0].topic, logs[0].segment
     with (
         failing("convert log files of", place.where(log_dir(name, segment))),

@@ -47,7 +47,7 @@ def test_each_rejection_has_its_reason_and_remedy(status: str, code: str, reason
     ("status", "code", "action", "kind"),
     [
         (404, "NoSuchKey", "read", NotFound),
-        (404, "", "replace", NotFound),
+        (404, "", "replace", Conflict),
         (412, "PreconditionFailed", "create", AlreadyExists),
         (409, "BlobAlreadyExists", "create", AlreadyExists),
         (412, "PreconditionFailed", "replace", Conflict),

@@ -1,4 +1,4 @@
-"""Listings of stores with other orders, and failures between two pages."""
+"""Listings and deletions of stores that differ from S3, and failures between two pages."""
 
 import random
 from collections.abc import AsyncIterator, Sequence
@@ -9,6 +9,7 @@ import pytest
 
 from seaweedmq.errors import StorageFailed
 from seaweedmq.storage.objects import obstore_objects
+from seaweedmq.storage.objects.meter import RequestKind
 from seaweedmq.storage.objects.obstore_objects import ObstoreObjects
 from seaweedmq.storage.objects.uri import ObjectsUri
 from tests.support.moto_server import MotoServer, point_to
@@ -96,3 +97,28 @@ async def test_a_failure_ends_a_listing_without_order(objects: ObstoreObjects, m
     with pytest.raises(StorageFailed, match="failed between two pages; list again"):
         await listed(objects)
     assert library.offsets == [None]
+
+
+class OneByOne:
+    """A client library whose deletion of several objects ends at the first missing one, as on Azure."""
+
+    def __init__(self, *keys: str) -> None:
+        self.keys = set(keys)
+        self.calls = 0
+
+    async def delete_async(self, client: object, keys: Sequence[str]) -> None:
+        self.calls += 1
+        for key in keys:
+            if key not in self.keys:
+                raise FileNotFoundError(f"Object at location {key} not found")
+            self.keys.remove(key)
+
+
+async def test_a_missing_object_does_not_end_a_deletion(
+    objects: ObstoreObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = OneByOne("a", "b", "c", "d")
+    monkeypatch.setattr(objects, "_library", library)
+    await objects.delete(["missing", "a", "also missing", "b"])
+    assert library.keys == {"c", "d"}
+    assert objects.meter.counts().requests[RequestKind.DELETE] == library.calls
