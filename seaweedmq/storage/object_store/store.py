@@ -19,8 +19,8 @@ class ObjectSegmentStore(TopicObjects):
         """Do nothing: clients have no end of their own."""
 
     async def verify_root(self) -> None:
-        """Check that the prefix has the marker of the bound cluster."""
-        await self.root.verify()
+        """Check that the prefix has the marker of the bound cluster, as a check within the interval found it."""
+        await self.root.verify_often()
 
     async def read_marker(self) -> StorageMarker | None:
         """Read the marker; None if there is none."""
