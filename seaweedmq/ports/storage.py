@@ -265,8 +265,10 @@ class SegmentStore(StoredFiles, Protocol):
             Corrupt: If the topic's document is damaged.
         """
 
-    async def delete_topic(self, topic: TopicName, uid: int) -> None:
+    async def delete_topic(self, topic: TopicName, uid: int, *, revision: int) -> None:
         """Free the name of the topic at once, then delete its files.
+
+        ``revision`` is that of metadata without the topic, see :meth:`put_documents`; files of a recreated topic stay.
 
         ``deleted_topics`` includes the uid afterwards.
         """

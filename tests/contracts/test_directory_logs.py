@@ -115,7 +115,7 @@ async def test_a_fence_is_of_one_segment_and_no_file(store: DirectoryStore, capl
     await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic(uid=8))}, uid=8, revision=1)
     assert not await store.is_fenced(NAME, 8, 1)
     assert await store.is_fenced(NAME, 7, 0), "an older topic of the name"
-    await store.delete_topic(NAME, 8)
+    await store.delete_topic(NAME, 8, revision=9)
     with pytest.raises(StorageFailed, match=r"the topic was deleted, or is being created"):
         await store.is_fenced(NAME, 8, 1)
     await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic(uid=7))}, uid=7, revision=1)

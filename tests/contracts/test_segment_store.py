@@ -166,8 +166,8 @@ async def test_a_deleted_topic_leaves_its_name_free_and_a_late_deletion_spares_t
     await store.record_removed(NAME, 7, {3: 5})
     assert (await store.with_folder([NAME, OTHER]), await store.list_topics()) == ({NAME}, [NAME])
     assert await store.has_topics()
-    await store.delete_topic(NAME, 7)
-    await store.delete_topic(NAME, 7)
+    await store.delete_topic(NAME, 7, revision=8)
+    await store.delete_topic(NAME, 7, revision=8)
     assert await store.list_files(NAME, 0) == await store.list_files(NAME, 0, uid=7) == []
     assert (await store.with_folder([NAME]), await store.list_topics()) == (frozenset(), [])
     assert (await store.list_documents(NAME), await store.used_segments(NAME)) == ([], frozenset())
@@ -175,7 +175,7 @@ async def test_a_deleted_topic_leaves_its_name_free_and_a_late_deletion_spares_t
     assert not await store.has_topics()
     await put_topic(store, uid=8, revision=9)
     await put_log(store, 0, b"new", uid=8)
-    await store.delete_topic(NAME, 7)
+    await store.delete_topic(NAME, 7, revision=8)
     await store.sweep_deleted()
     assert len(await store.list_files(NAME, 0)) == 1
     assert await store.list_topics() == [NAME]
@@ -302,7 +302,7 @@ async def test_without_its_marker_a_bound_storage_does_nothing(store: SegmentSto
         lambda: store.read_journal(JOURNAL),
         lambda: store.delete_journals([JOURNAL]),
         lambda: store.sweep(NAME, 7, kept_s=0),
-        lambda: store.delete_topic(NAME, 7),
+        lambda: store.delete_topic(NAME, 7, revision=8),
     ]
     for call in refused:
         with pytest.raises(StorageFailed, match=r"has no cluster\.json, so it (is not mounted or|was emptied or)"):

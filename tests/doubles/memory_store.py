@@ -422,7 +422,7 @@ class MemorySegmentStore:
     async def sweep_deleted(self) -> None:
         """Do nothing: deletions are atomic here."""
 
-    async def delete_topic(self, topic: TopicName, uid: int) -> None:
+    async def delete_topic(self, topic: TopicName, uid: int, *, revision: int) -> None:
         """Record that a topic was deleted, and delete its folder unless it is of a recreated topic."""
         folder = topic_dir(topic)
         await self._turn(StorageOp.DELETE, folder)

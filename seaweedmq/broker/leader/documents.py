@@ -152,7 +152,7 @@ class Documents:
             async with self._writing:
                 if deletions.get(name) != deletion:
                     continue  # another task was faster, and another deletion may follow
-                await self._store.delete_topic(name, deletion.uid)
+                await self._store.delete_topic(name, deletion.uid, revision=self._metadata.view.version)
                 revision = await self._metadata.transact([], [Delete(keys.deletion_key(name))])
                 await self._metadata.view.wait_revision(revision or 0)
 

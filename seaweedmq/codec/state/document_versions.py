@@ -28,7 +28,7 @@ class DocumentVersion:
     uid: int
     """Uid of the topic."""
     revision: int
-    """Revision of the metadata that it repeats (``coordination.view.ClusterView.version``); it only grows."""
+    """Revision of the metadata that it repeats (``coordination.view.ClusterView.version``), which only grows."""
     is_deleted: bool = False
     """Whether the document says that the topic was deleted."""
 
@@ -40,7 +40,7 @@ def with_version(content: bytes, version: DocumentVersion) -> bytes:
 
 
 def deletion_document(version: DocumentVersion) -> bytes:
-    """Return what replaces the documents of a deleted topic, the last of which had this version."""
+    """Return what replaces the documents of a topic that metadata of this revision does not have."""
     return json.dumps(json.loads(deleted_document(version.uid)) | {"revision": version.revision}).encode()
 
 

@@ -85,19 +85,19 @@ class TopicDocuments:
 
         await self._update(document_path(topic, name), change)
 
-    async def bury(self, topic: TopicName, uid: int) -> None:
+    async def bury(self, topic: TopicName, deletion: DocumentVersion) -> None:
         """Mark the documents of a topic as those of a deleted one, unless they are of another topic of the name."""
-        await _all(self._bury(topic, name, uid) for name in SHARED)
+        await _all(self._bury(topic, name, deletion) for name in SHARED)
 
-    async def _bury(self, topic: TopicName, name: str, uid: int) -> None:
+    async def _bury(self, topic: TopicName, name: str, deletion: DocumentVersion) -> None:
         def change(found: StoredDocument | None) -> bytes | None:
             before = None if found is None else found.version
             if found is not None and before is None and name == TOPIC_DOCUMENT:
                 with contextlib.suppress(SeaweedMQError):  # a damaged document is that of the topic
                     before = DocumentVersion(found.topic().uid, 0)
-            if before is not None and (before.uid != uid or before.is_deleted):
-                return None
-            return deletion_document(DocumentVersion(uid, 0 if before is None else before.revision, is_deleted=True))
+            is_of_another = before is not None and not before.is_deleted and before.uid != deletion.uid
+            is_later = before is not None and before.is_deleted and before.revision >= deletion.revision
+            return None if is_of_another or is_later else deletion_document(deletion)
 
         await self._update(document_path(topic, name), change)
 

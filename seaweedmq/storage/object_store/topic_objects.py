@@ -91,11 +91,11 @@ class TopicObjects(SegmentObjects):
                 except InvalidArgument:
                     report_foreign(f"{self.uri}/{folder}")
 
-    async def delete_topic(self, topic: TopicName, uid: int) -> None:
+    async def delete_topic(self, topic: TopicName, uid: int, *, revision: int) -> None:
         """Free the name of a topic, then delete its objects; those of a recreated topic stay."""
         await self.root.verify_often()
         await self._record_deleted(uid)
-        await self.documents.bury(topic, uid)
+        await self.documents.bury(topic, DocumentVersion(uid, revision, is_deleted=True))
         await self.delete_objects_of(TopicKey(topic, uid))
 
     async def _record_deleted(self, uid: int) -> None:

@@ -90,8 +90,9 @@ class TopicFolders(GuardedCalls):
         except FileNotFoundError:
             raise self._missing_document(topic) from None
 
-    async def delete_topic(self, topic: TopicName, uid: int) -> None:
+    async def delete_topic(self, topic: TopicName, uid: int, *, revision: int) -> None:
         """Record that a topic was deleted, and delete its folder unless it is of a recreated topic."""
+        del revision  # renames of one leader are in order
 
         def delete() -> None:
             claims.record_deleted(self.place, uid)

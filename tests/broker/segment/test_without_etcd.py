@@ -201,7 +201,7 @@ async def test_the_primary_of_a_topic_that_was_deleted_and_made_anew_acknowledge
     testbed.etcd.server.stop()
     await without_lease(testbed, primary)
     await publisher.store()
-    await testbed.store.delete_topic(NAME, topic.uid)
+    await testbed.store.delete_topic(NAME, topic.uid, revision=9)
     await publisher.send()
     assert isinstance(await publisher.stream.failure(), StorageFailed)
     await testbed.store.put_documents(

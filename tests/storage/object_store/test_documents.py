@@ -69,7 +69,7 @@ async def test_a_write_whose_answer_is_lost_succeeds(stored: MemoryBucket) -> No
     for revision in (1, 2):
         await put(store, revision)
         assert await shown(store) == (7, revision)
-    await store.delete_topic(NAME, 7)
+    await store.delete_topic(NAME, 7, revision=5)
     assert await store.list_topics() == []
 
 
@@ -104,7 +104,7 @@ async def test_a_deleted_topic_has_no_more_documents(stored: MemoryBucket) -> No
     await put(store, 5)
     with pytest.raises(StorageFailed):
         await put(deposed, 6)
-    await store.delete_topic(NAME, 7)
+    await store.delete_topic(NAME, 7, revision=5)
     assert all(isinstance(answer, Exception) for answer in network.release())
     with pytest.raises(StorageFailed, match="the topic was deleted"):
         await put(store, 9)
@@ -123,17 +123,17 @@ async def test_a_creation_that_is_applied_after_the_deletion_changes_nothing(sto
     with pytest.raises(StorageFailed):
         await put(object_store(stored, network.carry), 1)
     store = object_store(stored)
-    await store.delete_topic(NAME, 7)
+    await store.delete_topic(NAME, 7, revision=5)
     network.release()
     assert await store.list_topics() == []
-    await put(store, 2, uid=8)
-    assert await shown(store) == (8, 2)
+    await put(store, 6, uid=8)
+    assert await shown(store) == (8, 6)
 
 
 async def test_deletion_spares_the_documents_of_a_recreated_topic(stored: MemoryBucket) -> None:
     store = object_store(stored)
     await put(store, 5, uid=8)
-    await store.delete_topic(NAME, 7)
+    await store.delete_topic(NAME, 7, revision=5)
     assert await shown(store) == (8, 5)
 
 
@@ -154,14 +154,14 @@ async def test_a_damaged_document_is_replaced_and_hides_nothing(stored: MemoryBu
 async def test_a_damaged_document_is_deleted_with_its_topic(stored: MemoryBucket) -> None:
     store = object_store(stored)
     await store.objects.put(PATH, [b"{"])
-    await store.delete_topic(NAME, 7)
+    await store.delete_topic(NAME, 7, revision=5)
     assert await store.list_topics() == []
 
 
 async def test_a_document_that_another_program_wrote_is_of_its_topic(stored: MemoryBucket) -> None:
     store = object_store(stored)
     await store.objects.put(PATH, [topic_document(make_topic(uid=8))])
-    await store.delete_topic(NAME, 7)
+    await store.delete_topic(NAME, 7, revision=5)
     assert topic_from_document(await store.read_document(NAME, TOPIC_DOCUMENT)).uid == 8
     await put(store, 1, uid=8)
     assert await shown(store) == (8, 1)

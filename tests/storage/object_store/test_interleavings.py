@@ -80,11 +80,11 @@ async def run(seed: int, *, is_conditional: bool = True) -> Network:
                 continue
             return
 
-    async def delete(of: int) -> None:
+    async def delete(of: int, at: int) -> None:
         store = object_store(network.stored, network.carry)
         while True:
             try:
-                await store.delete_topic(NAME, of)
+                await store.delete_topic(NAME, of, revision=at)
             except StorageFailed:
                 continue
             break
@@ -92,9 +92,7 @@ async def run(seed: int, *, is_conditional: bool = True) -> Network:
 
     for revision in range(1, rng.randrange(4, 10)):
         if rng.random() < 0.3:
-            await asyncio.gather(*deposed)  # as the leader waits until no broker serves the topic
-            deposed.clear()
-            await delete(uid)
+            await delete(uid, revision)
             uid += 1
         elif rng.random() < 0.5:
             deposed.append(asyncio.create_task(write(uid, revision)))

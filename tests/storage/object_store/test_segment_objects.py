@@ -110,21 +110,21 @@ async def test_what_arrives_late_for_a_deleted_topic_leaves_the_name_free() -> N
     await with_topic(store)
     with pytest.raises(StorageFailed):
         await put_log(late, 0, b"late")
-    await store.delete_topic(NAME, 7)
+    await store.delete_topic(NAME, 7, revision=7)
     network.release()
     assert (await store.with_folder([NAME]), await store.list_topics()) == (frozenset(), [])
     assert await store.list_topic_files(NAME) == []
     await with_topic(store, uid=8)
     assert await store.list_topic_files(NAME) == []
     assert any(key.startswith(TopicKey(NAME, 7).folder) for key in stored.stored)
-    await store.delete_topic(NAME, 7)
+    await store.delete_topic(NAME, 7, revision=7)
     assert not any(key.startswith(TopicKey(NAME, 7).folder) for key in stored.stored)
 
 
 async def test_a_sweep_of_deleted_topics_takes_what_was_late() -> None:
     store = object_store(bucket())
     await with_topic(store)
-    await store.delete_topic(NAME, 7)
+    await store.delete_topic(NAME, 7, revision=7)
     log = await put_log(store, 0, b"late")
     await store.sweep_deleted()
     with pytest.raises(NotFound):
@@ -148,7 +148,7 @@ async def test_the_oldest_records_of_deleted_topics_go(monkeypatch: pytest.Monke
     clock = Clock()
     store = object_store(bucket(clock))
     for uid in (30, 20, 10, 40):
-        await store.delete_topic(NAME, uid)
+        await store.delete_topic(NAME, uid, revision=7)
         clock.us += S
     assert await store.deleted_topics() == {10, 40}
 

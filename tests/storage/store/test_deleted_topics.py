@@ -43,7 +43,7 @@ async def test_a_name_of_any_length_is_used_deleted_and_used_again(store: FileSe
     name = TopicName("n" * NAME_LENGTH_MAX, "t" * length)
     for uid in (2**63 - 1, 2**63 - 2):
         await use(store, name, uid)
-        await store.delete_topic(name, uid)
+        await store.delete_topic(name, uid, revision=9)
         assert set(tree(store.place.root)) == {
             deleted_topic_path(uid),
             f"{sink_marks_dir(name)}/{sink_mark('s' * NAME_LENGTH_MAX, uid)}",
@@ -60,7 +60,7 @@ async def test_what_an_interrupted_deletion_of_an_earlier_release_left_goes(stor
     (left / "log/records").touch()
     others = store.place.root / "topics/shop/.deleted-orders-70-0"
     others.mkdir()
-    await store.delete_topic(NAME, 7)
+    await store.delete_topic(NAME, 7, revision=9)
     assert (left.exists(), others.exists()) == (False, True)
 
 
@@ -76,7 +76,7 @@ async def test_a_full_disk_takes_names_if_records_go(store: FileSegmentStore, mo
 
     monkeypatch.setattr(Path, "rename", renamed)
     with full_disk(0):
-        await store.delete_topic(NAME, 7)
+        await store.delete_topic(NAME, 7, revision=9)
     assert tree(store.place.root) == {deleted_topic_path(7): 0}
     writer = await begin_log(store, 0)
     await writer.close()
