@@ -48,6 +48,12 @@ class _Listed(NamedTuple):
         removed = _removed(self.marks)
         return [file for file in self.files if not _is_hidden(file, removed)]
 
+    @property
+    def hidden(self) -> list[SegmentFile]:
+        """The tables that retention removed."""
+        removed = _removed(self.marks)
+        return [file for file in self.files if _is_hidden(file, removed)]
+
 
 class SegmentObjects(ObjectStoreBase):
     """The objects of segments. Methods raise StorageFailed, also without the marker of the cluster."""
@@ -218,12 +224,17 @@ class SegmentObjects(ObjectStoreBase):
             return
         key = TopicKey(topic, uid)
         listed = await self._listed(key)
-        old = [file for file in listed.files if file.segment in found.pruned]
-        doomed = [file.path for file in old]
-        doomed += [mark.key for mark in listed.marks if mark.name.segment in found.pruned]
-        doomed += await self._pruned_documents(key, found.pruned)
-        doomed += await self._expired(listed, int(kept_s * US_PER_S), now_us)
-        await self.objects.delete(doomed)
+        old = [file for file in listed.visible if file.segment in found.pruned]
+        due = await self._due(listed, int(kept_s * US_PER_S), now_us)
+        needed = [file for file in listed.hidden if file.path not in due]
+        await self.objects.delete(
+            [
+                *(file.path for file in old),
+                *await self._pruned_documents(key, found.pruned),
+                *due,
+                *_needless(listed.marks, found.pruned, needed),
+            ]
+        )
         for file in old:
             self.catalogs.remove(key, file)
 
@@ -234,23 +245,14 @@ class SegmentObjects(ObjectStoreBase):
         numbers = {key: paths.parse_producers_document(key.rpartition("/")[2]) for key in keys}
         return [key for key, number in numbers.items() if number is not None and number in pruned]
 
-    async def _expired(self, listed: _Listed, kept_us: int, now_us: int | None) -> list[str]:
-        """Return hidden tables that may be deleted, and marks that no table needs; the highest ones stay."""
-        since = {file.path: _hidden_since_us(file, listed.marks) for file in listed.files}
-        hidden = {path: hidden_us for path, hidden_us in since.items() if hidden_us is not None}
-        due = {path: us for path, us in hidden.items() if now_us is None or now_us - us >= kept_us}
-        if due:  # an object's age is that of the store's clock, which costs requests
+    async def _due(self, listed: _Listed, kept_us: int, now_us: int | None) -> frozenset[str]:
+        """Return the hidden tables that no reader needs any longer, by the clocks of the caller and of the store."""
+        since = {file.path: _hidden_since_us(file, listed.marks) for file in listed.hidden}
+        due = {path for path, us in since.items() if now_us is None or now_us - us >= kept_us}
+        if due:  # the age of a mark is one of the store's clock, which costs requests
             stored_us = await self.root.now_us()
-            due = {path: us for path, us in due.items() if stored_us - us >= kept_us}
-        left = [file for file in listed.files if file.path in hidden and file.path not in due]
-        highest = _removed(listed.marks)
-        needless = [
-            mark.key
-            for mark in listed.marks
-            if mark.name.offset < highest[mark.name.segment]
-            and not any(_is_hidden(file, {mark.name.segment: mark.name.offset}) for file in left)
-        ]
-        return [*due, *needless]
+            due = {path for path in due if stored_us - since[path] >= kept_us}
+        return frozenset(due)
 
     async def delete_objects_of(self, topic: TopicKey) -> None:
         """Delete everything of a topic but its documents."""
@@ -282,10 +284,20 @@ def _is_hidden(file: SegmentFile, removed: Mapping[int, int]) -> bool:
     return is_table and (file.end_offset or 0) <= removed.get(file.segment, 0)
 
 
-def _hidden_since_us(file: SegmentFile, marks: Sequence[_Mark]) -> int | None:
-    """Return the age of the first mark that hides a table; None without one."""
-    hiding = (mark for mark in marks if _is_hidden(file, {mark.name.segment: mark.name.offset}))
-    return min((mark.modified_us for mark in hiding), default=None)
+def _hidden_since_us(file: SegmentFile, marks: Sequence[_Mark]) -> int:
+    """Return the age of the first mark that hides a hidden table."""
+    return min(mark.modified_us for mark in marks if _is_hidden(file, {mark.name.segment: mark.name.offset}))
+
+
+def _needless(marks: Sequence[_Mark], pruned: IdRanges, hidden: Sequence[SegmentFile]) -> list[str]:
+    """Return the marks that hide no table that is left, except for the highest one of a segment that is not pruned."""
+    highest = _removed(marks)
+    return [
+        key
+        for name, key, _ in marks
+        if (name.offset < highest[name.segment] or name.segment in pruned)
+        and not any(_is_hidden(file, {name.segment: name.offset}) for file in hidden)
+    ]
 
 
 def _topic_of(file: SegmentFile) -> TopicKey:

@@ -1,6 +1,7 @@
 """Log objects, and tables that retention removes."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from seaweedmq.codec.paths import DELETED_TOPICS, TOPIC_DOCUMENT, removed_dir
 from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.errors import Corrupt, InvalidArgument, NotFound, StorageFailed
 from seaweedmq.model.claims import ClaimKind
+from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.object_store import topic_objects
 from seaweedmq.storage.object_store.store import ObjectSegmentStore
@@ -91,6 +93,22 @@ async def test_a_table_that_retention_removes_is_hidden_and_deleted_when_its_rea
     marks = [key for key in stored.stored if key.startswith(removed_dir(NAME))]
     assert len(marks) == 1, "the highest removal stays"
     assert await store.removed(NAME, 7) == {0: 20}
+
+
+async def test_a_hidden_table_of_a_pruned_segment_stays_as_long() -> None:
+    clock = Clock()
+    stored = bucket(clock)
+    store = object_store(stored)
+    table, log = await put_table(store, 0, 10), await put_log(store, 10, b"x")
+    await store.record_removed(NAME, 7, {0: 10})
+    topic = replace(make_topic(), pruned=IdRanges(((0, 1),)))
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(topic)}, uid=7, revision=1)
+    await store.sweep(NAME, 7, kept_s=60)
+    assert (table in stored.stored, log.path in stored.stored) == (True, False)
+    assert await store.removed(NAME, 7) == {0: 10}, "the mark hides it"
+    clock.us += 60 * S
+    await store.sweep(NAME, 7, kept_s=60)
+    assert (table in stored.stored, await store.removed(NAME, 7)) == (False, {})
 
 
 async def test_without_tables_to_delete_a_sweep_reads_no_clock() -> None:
