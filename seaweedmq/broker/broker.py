@@ -21,6 +21,7 @@ from seaweedmq.broker.segment.context import SegmentContext
 from seaweedmq.broker.segment.fsync import SyncRounds
 from seaweedmq.broker.segment.owned import OwnedSegments, OwningIncarnation
 from seaweedmq.broker.segment.replicate import ReplicationContext
+from seaweedmq.broker.segment.segment_files import DirectoryStorage
 from seaweedmq.broker.segment.suspicions import Suspicions
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.serve.kafka_group_router import KafkaGroupRouter
@@ -321,11 +322,17 @@ class Broker:
             store=self._store,
             budget=self._memory.logs,
             producers=self._producers,
+            storage=DirectoryStorage(
+                self._store,
+                self._config,
+                self._env,
+                writer_id=incarnation.id,
+                lease_alive=incarnation.lease_alive,
+                provenance=lambda segment: provenance(segment, self._view.segments_of(segment.topic)),
+            ),
             sync_rounds=self._sync_rounds,
-            writer_id=incarnation.id,
             lease_alive=incarnation.lease_alive,
             env=self._env,
             spawn=self._supervisor.brief,
             replication=self._replication,
-            provenance=lambda segment: provenance(segment, self._view.segments_of(segment.topic)),
         )

@@ -8,6 +8,7 @@ begin at a multiple of 16 bytes and a mapped file gives Arrow aligned buffers.
 
 import json
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,6 +90,34 @@ def encode_preamble(p: LogPreamble) -> bytes:
         raise InvalidArgument(f"log preamble of {len(text)} bytes: at most {JSON_BYTES_MAX}; remember fewer producers")
     covered = _PREFIX.pack(LOG_MAGIC, len(text)) + text
     return covered + _U64.pack(xxh3_64_intdigest(covered))
+
+
+def segment_preamble(
+    topic: Topic,
+    segment: Segment,
+    base: int,
+    writer: str,
+    producers: Iterable[ProducerState],
+    lineage: Iterable[Segment],
+    flushed: int,
+) -> bytes:
+    """Return the preamble of a log file of a segment; the arguments are the fields of :class:`LogPreamble`.
+
+    Raises InvalidArgument as :func:`encode_preamble`.
+    """
+    return encode_preamble(
+        LogPreamble(
+            topic=topic.name,
+            topic_uid=topic.uid,
+            segment=segment.id,
+            base_offset=base,
+            writer=writer,
+            flushed=flushed,
+            producers=tuple(producers),
+            lineage=tuple(lineage),
+            origin=topic if not segment.predecessors and base == segment.start_offset else None,
+        )
+    )
 
 
 def decode_preamble(data: bytes | memoryview) -> tuple[LogPreamble, int]:

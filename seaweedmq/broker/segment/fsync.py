@@ -15,6 +15,20 @@ class Syncable(Protocol):
         """Fsync all written frames. The segment itself reports a failure to its publishers."""
 
 
+class SyncRequests(Protocol):
+    """The receiver of fsync requests."""
+
+    def request(self, segment: Syncable, *, urgent: bool) -> None:
+        """Request an fsync of the segment: see ``SyncRounds.request``."""
+
+
+class NoSyncs:
+    """The receiver where bundles are flushed by themselves."""
+
+    def request(self, segment: Syncable, *, urgent: bool) -> None:
+        """Do nothing."""
+
+
 class SyncRounds:
     """A collector of fsync requests, which it serves in rounds.
 

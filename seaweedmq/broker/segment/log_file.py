@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from seaweedmq.codec.logfile import LogPreamble, encode_preamble
+from seaweedmq.codec.logfile import segment_preamble
 from seaweedmq.core.files.retention import synced_writer
 from seaweedmq.errors import AlreadyExists
 from seaweedmq.model.segment import ProducerState, Segment
@@ -80,7 +80,7 @@ class LogFileCreator:
         lineage = self._provenance(self._segment)
         for repeats in count():
             name = synced_writer(self._writer_id, repeats)
-            preamble = _preamble(self._topic, self._segment, end, name, producers, lineage, end)
+            preamble = segment_preamble(self._topic, self._segment, end, name, producers, lineage, end)
             try:
                 await self._store.put_log(self._topic.name, self._segment.id, end, name, preamble)
             except AlreadyExists:
@@ -103,29 +103,7 @@ async def create_log_file(
 
     Raises AlreadyExists if the writer already has a file that begins at ``base``, and StorageFailed.
     """
-    preamble = _preamble(topic, segment, base, writer_id, producers, lineage, base if flushed is None else flushed)
-    return await store.create_log(topic.name, segment.id, base, writer_id, preamble)
-
-
-def _preamble(
-    topic: Topic,
-    segment: Segment,
-    base: int,
-    writer_id: str,
-    producers: Iterable[ProducerState],
-    lineage: Sequence[Segment],
-    flushed: int,
-) -> bytes:
-    return encode_preamble(
-        LogPreamble(
-            topic=topic.name,
-            topic_uid=topic.uid,
-            segment=segment.id,
-            base_offset=base,
-            writer=writer_id,
-            flushed=flushed,
-            producers=tuple(producers),
-            lineage=tuple(lineage),
-            origin=topic if not segment.predecessors and base == segment.start_offset else None,
-        )
+    preamble = segment_preamble(
+        topic, segment, base, writer_id, producers, lineage, base if flushed is None else flushed
     )
+    return await store.create_log(topic.name, segment.id, base, writer_id, preamble)

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from seaweedmq.broker.segment.context import SegmentContext
 from seaweedmq.broker.segment.fence_check import FenceCheck
 from seaweedmq.broker.segment.follower_set import FollowerSet
-from seaweedmq.broker.segment.log_file import LogFileCreator
 from seaweedmq.broker.segment.meter import Meter
-from seaweedmq.broker.segment.segment_files import SegmentFiles
 from seaweedmq.broker.segment.segment_writer import SegmentWriter
+from seaweedmq.broker.segment.sink import SinkEvents
 from seaweedmq.codec.frame import Frame, FrameHeader, stamp
 from seaweedmq.core.files.retention import expires_after_s
 from seaweedmq.core.files.rolling import roll_bounds
@@ -28,7 +27,6 @@ from seaweedmq.core.segment.segment_lifecycle import (
     Halt,
     LeaveFollowers,
     NotifyPublishers,
-    SegmentLifecycle,
     SegmentStage,
 )
 from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry, SegmentLog
@@ -63,15 +61,13 @@ class OpenSegment:
         self.committed_changed = Signal()
         self.appended = Signal()
         self.meter = Meter(asyncio.get_running_loop().time(), context.config.load_short_s, context.config.load_long_s)
-        self.files = SegmentFiles(
+        opened = context.storage.open(
+            topic,
             segment,
             self.log,
-            store=context.store,
-            log_files=LogFileCreator(context.store, topic, segment, context.writer_id, context.provenance),
-            roll_bytes=roll_bounds(topic, context.config).size_bytes,
-            env=context.env,
-            request_sync=self._request_sync,
+            SinkEvents(request_sync=self._request_sync, on_progress=self._on_sink_progress, on_actions=self._perform),
         )
+        self.files = opened.sink
         self._writer = SegmentWriter(
             segment,
             self.log,
@@ -82,7 +78,8 @@ class OpenSegment:
             spawn=context.spawn,
         )
         self._context = context
-        self._lifecycle = SegmentLifecycle(segment, self.log)
+        self._lifecycle = opened.lifecycle
+        self._advanced = opened.advance
         self._followers = FollowerSet(
             topic,
             segment,
@@ -136,7 +133,7 @@ class OpenSegment:
     def _advance(self) -> None:
         """Commit as far as the rule allows. Call after every event that may raise the high watermark."""
         self._stop_timer()
-        self._perform(self._lifecycle.progressed(lease_alive=self._context.lease_alive()))
+        self._perform(self._advanced())
 
     def _on_event(self, actions: Sequence[Action]) -> None:
         self._perform(actions)
@@ -151,7 +148,7 @@ class OpenSegment:
                     self._context.budget.touch(self)
                     self.committed_changed.fire()
                 case RequestFsync():
-                    self._request_sync()
+                    self.files.hurry()
                 case CheckFence():
                     self._fence_check.begin()
                 case RetrySoon():
@@ -171,7 +168,7 @@ class OpenSegment:
 
     def _on_files(self) -> None:
         """React to the end of a write or an fsync, successful or not. A write may include an fsync."""
-        self.log.on_flushed(self.files.flushed)
+        self.log.on_flushed(self.files.flushed, self.files.readable)
         self._advance()
         self._followers.on_flushed()
 
@@ -284,6 +281,10 @@ class OpenSegment:
     async def sync(self) -> None:
         """Fsync all written frames: see ``fsync.Syncable``."""
         await self.files.sync()
+        self._on_sink_progress()
+
+    def _on_sink_progress(self) -> None:
+        """React to flushed or readable frames, and to a failure."""
         if self.is_closed:
             return
         self._on_files()
@@ -320,7 +321,7 @@ class OpenSegment:
                 await self._drained.wait()
                 self._check_writing()
             self.files.retire()
-            while self.log.flushed < self.log.end:
+            while self.log.readable < self.log.end:
                 await self.sync()
                 self._check_writing()
                 if self.files.failure:
@@ -330,7 +331,7 @@ class OpenSegment:
         return self._sealed
 
     def _check_writing(self) -> None:
-        if self.is_closed and self.rejection:
+        if self.stage in (SegmentStage.CLOSED, SegmentStage.FENCED) and self.rejection:
             raise fresh(self.rejection)
 
     async def drain(self, timeout_s: float) -> None:

@@ -14,11 +14,15 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 from seaweedmq.broker.segment.log_file import LogFileCreator, OpenFile
+from seaweedmq.broker.segment.sink import OpenedSink, SinkEvents
+from seaweedmq.core.files.rolling import roll_bounds
+from seaweedmq.core.segment.segment_lifecycle import SegmentLifecycle
 from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
 from seaweedmq.errors import StorageFailed
-from seaweedmq.model.config import KIB
+from seaweedmq.model.config import KIB, BrokerConfig
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic
 from seaweedmq.ports import Environment, SegmentStore
 from seaweedmq.runtime.retrying import backoff
 
@@ -39,6 +43,46 @@ SYNCED_WRITE_BYTES_MAX = 256 * KIB
 CLOSE_TIMEOUT_S = 5.0
 """Longest time in seconds that a hanging fsync may delay closing a segment: the broker must be able to leave or rejoin
 the cluster."""
+
+
+class DirectoryStorage:
+    """The log files of all open segments of one broker incarnation: a ``sink.SegmentStorage``."""
+
+    def __init__(
+        self,
+        store: SegmentStore,
+        config: BrokerConfig,
+        env: Environment,
+        *,
+        writer_id: str,
+        lease_alive: Callable[[], bool],
+        provenance: Callable[[Segment], Sequence[Segment]],
+    ) -> None:
+        """Create the storage; ``provenance`` returns the segments that log files record: see ``core.lineage``."""
+        self._store = store
+        self._config = config
+        self._env = env
+        self._writer_id = writer_id
+        self._lease_alive = lease_alive
+        self._provenance = provenance
+
+    def open(self, topic: Topic, segment: Segment, log: SegmentLog, events: SinkEvents) -> OpenedSink:
+        """Prepare the log files of a segment; none is created before the first write."""
+        files = SegmentFiles(
+            segment,
+            log,
+            store=self._store,
+            log_files=LogFileCreator(self._store, topic, segment, self._writer_id, self._provenance),
+            roll_bytes=roll_bounds(topic, self._config).size_bytes,
+            env=self._env,
+            request_sync=events.request_sync,
+        )
+        lifecycle = SegmentLifecycle(segment, log)
+        return OpenedSink(
+            sink=files,
+            lifecycle=lifecycle,
+            advance=lambda: lifecycle.progressed(lease_alive=self._lease_alive()),
+        )
 
 
 class SegmentFiles:
@@ -125,6 +169,15 @@ class SegmentFiles:
             self._unflushed_bytes += size_bytes
         # A file retired during the write waits for its fsync and close.
         return file is not self.active or self._unflushed_bytes >= UNFLUSHED_BYTES_MAX
+
+    @property
+    def readable(self) -> int:
+        """The offset below which readers find all frames in log files: the flushed one."""
+        return self.flushed
+
+    def hurry(self) -> None:
+        """Flush what is written soon."""
+        self._request_sync()
 
     async def probe(self) -> None:
         """Raise StorageFailed if storage accepts no writes at all. Call after a failure, before the next file."""

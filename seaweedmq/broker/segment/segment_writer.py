@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
-from seaweedmq.broker.segment.segment_files import SegmentFiles
+from seaweedmq.broker.segment.sink import SegmentSink
 from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
 from seaweedmq.errors import StorageFailed
 from seaweedmq.model.segment import Segment
@@ -34,7 +34,7 @@ class SegmentWriter:
         self,
         segment: Segment,
         segment_log: SegmentLog,
-        files: SegmentFiles,
+        files: SegmentSink,
         *,
         is_closed: Callable[[], bool],
         on_written: OnWritten,

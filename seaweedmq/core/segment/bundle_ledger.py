@@ -203,6 +203,15 @@ class BundleLedger:
         if pins is not None and not pins:
             del self._pins[key], self._sizes[key]
 
+    def is_pinned(self, key: ReplicaKey) -> bool:
+        """Whether bundles have frames of a segment that no log object holds."""
+        return key in self._pins
+
+    def is_pinned_below(self, key: ReplicaKey, offset: int) -> bool:
+        """Whether bundles have frames of a segment below an offset that no log object holds."""
+        pins = self._pins.get(key)
+        return pins is not None and pins[0].run.base_offset < offset
+
     def forget(self, key: ReplicaKey) -> None:
         """Leave a segment out of later checkpoints: it is sealed, and all of its frames are in log objects.
 

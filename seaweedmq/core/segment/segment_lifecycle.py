@@ -32,7 +32,7 @@ class SegmentStage(StrEnum):
     DRAINING = "draining"
     """Accepts nothing more, and acknowledges what it has: its only replica leaves the cluster."""
     FENCED = "fenced"
-    """Recovered by the leader from its files."""
+    """Recovered by the leader from its files, or on an object store from its bundles."""
     SEALING = "sealing"
     """Accepts and acknowledges nothing more; its frames are being written and flushed."""
     SEALED = "sealed"
@@ -66,10 +66,15 @@ STAGES: Mapping[SegmentStage, Mapping[Event, SegmentStage]] = {
         Event.SEAL: SegmentStage.SEALING,
         Event.CLOSE: SegmentStage.CLOSED,
     },
-    SegmentStage.DRAINING: {Event.SEAL: SegmentStage.SEALING, Event.CLOSE: SegmentStage.CLOSED},
+    SegmentStage.DRAINING: {
+        Event.FENCE_FOUND: SegmentStage.FENCED,  # on an object store only
+        Event.SEAL: SegmentStage.SEALING,
+        Event.CLOSE: SegmentStage.CLOSED,
+    },
     SegmentStage.FENCED: {Event.FOLLOWER_LOST: SegmentStage.FENCED, Event.CLOSE: SegmentStage.CLOSED},
     SegmentStage.SEALING: {
         Event.FOLLOWER_LOST: SegmentStage.SEALING,
+        Event.FENCE_FOUND: SegmentStage.FENCED,  # on an object store only
         Event.SEAL: SegmentStage.SEALING,
         Event.ALL_FLUSHED: SegmentStage.SEALED,
         Event.CLOSE: SegmentStage.CLOSED,

@@ -7,7 +7,7 @@ between the stages and reports it here.
 
 Invariants, checked at every step::
 
-    cache_start <= flushed, committed <= written <= replicated <= end
+    cache_start <= readable <= flushed, committed <= written <= replicated <= end
     entries are contiguous from cache_start to end      nothing above committed is ever read
 """
 
@@ -78,6 +78,8 @@ class SegmentLog:
         self._replicated = start_offset
         self.written = start_offset
         self.flushed = start_offset
+        self.readable = start_offset
+        """Offset below which readers find all frames in log files; on a directory, ``flushed``."""
         self.committed = start_offset
         """The high watermark."""
         self.unwritten_bytes = 0
@@ -156,6 +158,15 @@ class SegmentLog:
         """Return the entries in memory from ``offset`` to ``written``, to be written again after a failed fsync."""
         return [e for e in self._entries[self._first :] if offset <= e.base_offset < self.written]
 
+    def entries_between(self, base_offset: int, end_offset: int) -> list[LogEntry]:
+        """Return the entries of these offsets, which are in memory; both are the ends of entries."""
+        first, last = bisect_left(self._bases, base_offset), bisect_left(self._bases, end_offset)
+        found = self._entries[first:last]
+        assert not found or (found[0].base_offset == base_offset and found[-1].end_offset == end_offset), (
+            f"offsets [{base_offset}, {end_offset}) are no longer held"
+        )
+        return found
+
     def take_unwritten(self, bytes_max: int) -> list[LogEntry]:
         """Return the next entries to write, at least one if there is any, about ``bytes_max`` bytes at most."""
         taken: list[LogEntry] = []
@@ -177,10 +188,15 @@ class SegmentLog:
         self.unwritten_bytes -= size_bytes
         assert self.unwritten_bytes >= 0
 
-    def on_flushed(self, end_offset: int) -> None:
-        """Record that an fsync covers everything below ``end_offset``."""
+    def on_flushed(self, end_offset: int, readable: int | None = None) -> None:
+        """Record that everything below ``end_offset`` is flushed, and in log files below ``readable``, by default too.
+
+        ``readable`` is at most ``end_offset``.
+        """
         assert end_offset <= self.written, f"flushed {end_offset} above written {self.written}"
+        assert readable is None or readable <= end_offset, f"readable {readable} above flushed {end_offset}"
         self.flushed = max(self.flushed, end_offset)
+        self.readable = max(self.readable, end_offset if readable is None else readable)
         self.producers.floor = self.flushed
 
     @property
@@ -218,14 +234,14 @@ class SegmentLog:
         return found
 
     def evict(self, bytes_wanted: int) -> int:
-        """Drop the oldest entries that are committed and flushed; return the bytes freed.
+        """Drop the oldest entries that are committed and readable in log files; return the bytes freed.
 
         An entry that is not flushed stays: if its fsync fails, it is written again from memory.
         """
         return self._forget(self.end, bytes_wanted)
 
     def forget_older(self, age_s: float, now: float) -> int:
-        """Drop the committed and flushed entries that are older than ``age_s``; return the bytes freed.
+        """Drop the committed and readable entries that are older than ``age_s``; return the bytes freed.
 
         An entry's age counts from the first call that saw it, so that it may stay one interval between calls longer.
         """
@@ -238,7 +254,7 @@ class SegmentLog:
 
     def _forget(self, below: int, bytes_wanted: int) -> int:
         freed = 0
-        kept_from = min(self.committed, self.flushed, below)
+        kept_from = min(self.committed, self.readable, below)
         while freed < bytes_wanted and self._first < len(self._entries):
             entry = self._entries[self._first]
             if entry.end_offset > kept_from:
