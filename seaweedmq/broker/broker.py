@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from seaweedmq.broker.admission import Admission
 from seaweedmq.broker.api import Api, Local
@@ -14,14 +15,16 @@ from seaweedmq.broker.leader_forwarder import LeaderForwarder
 from seaweedmq.broker.local import ServingContext
 from seaweedmq.broker.membership import Endpoints, Membership
 from seaweedmq.broker.memory.broker_memory import COPIES, BrokerMemory, StreamMemory
+from seaweedmq.broker.object_storage import ObjectStorage, new_broker_id
 from seaweedmq.broker.peer_connections import PeerConnections
 from seaweedmq.broker.ports import BrokerRuntime, ClusterAccess, GatewayPorts, PartitionAccess
 from seaweedmq.broker.readiness import START, STOP, Readiness, follow_lease
 from seaweedmq.broker.segment.context import SegmentContext
-from seaweedmq.broker.segment.fsync import SyncRounds
+from seaweedmq.broker.segment.fsync import NoSyncs, SyncRounds
 from seaweedmq.broker.segment.owned import OwnedSegments, OwningIncarnation
 from seaweedmq.broker.segment.replicate import ReplicationContext
 from seaweedmq.broker.segment.segment_files import DirectoryStorage
+from seaweedmq.broker.segment.sink import SegmentStorage
 from seaweedmq.broker.segment.suspicions import Suspicions
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.serve.kafka_group_router import KafkaGroupRouter
@@ -42,6 +45,7 @@ from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.kafka.group_admin import groups_topic
 from seaweedmq.model.messages.calls import ReportEmptied, ReportSuspicions
+from seaweedmq.model.segment import Segment
 from seaweedmq.ports import BrokerApi, Dialer, Environment, MetaStore, SegmentStore, TableConverter
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
 from seaweedmq.runtime.signal import Signal
@@ -280,8 +284,8 @@ class Broker:
             return self.api
         return self._peers.dial(broker_id)
 
-    async def _admit(self) -> None:
-        """Return once the broker may register: admitted, and with a view of the generation that it joins.
+    async def _admit(self) -> str:
+        """Return a new broker id once the broker may register: admitted, and with a view of the generation it joins.
 
         A leader would otherwise decide by metadata from before a recovery, whose revisions are higher. Raises
         Unavailable if the view is behind, and as ``Admission.admit``.
@@ -289,6 +293,7 @@ class Broker:
         joined, known = await self._admission.admit(), self._view.cluster
         if known is not None and known.generation < joined.generation:
             raise Unavailable("the metadata of the recovered etcd is not read yet: retry")
+        return await new_broker_id(self._store.objects, self._env)
 
     def _halt(self) -> None:
         """End the incarnation as if its lease were lost: etcd has changed. The next one begins with admission."""
@@ -316,21 +321,31 @@ class Broker:
     def _end_idle_stream(self) -> bool:
         return self._publish.end_idle()
 
+    def _segment_storage(self, incarnation: OwningIncarnation) -> SegmentStorage:
+        def lineage(segment: Segment) -> Sequence[Segment]:
+            return provenance(segment, self._view.segments_of(segment.topic))
+
+        if incarnation.bundler is not None:
+            return ObjectStorage(
+                incarnation.bundler, self._config, lease_left_s=incarnation.lease_left_s, provenance=lineage
+            )
+        return DirectoryStorage(
+            self._store,
+            self._config,
+            self._env,
+            writer_id=incarnation.id,
+            lease_alive=incarnation.lease_alive,
+            provenance=lineage,
+        )
+
     def _segment_context(self, incarnation: OwningIncarnation) -> SegmentContext:
         return SegmentContext(
             config=self._config,
             store=self._store,
             budget=self._memory.logs,
             producers=self._producers,
-            storage=DirectoryStorage(
-                self._store,
-                self._config,
-                self._env,
-                writer_id=incarnation.id,
-                lease_alive=incarnation.lease_alive,
-                provenance=lambda segment: provenance(segment, self._view.segments_of(segment.topic)),
-            ),
-            sync_rounds=self._sync_rounds,
+            storage=self._segment_storage(incarnation),
+            sync_rounds=self._sync_rounds if incarnation.bundler is None else NoSyncs(),
             lease_alive=incarnation.lease_alive,
             env=self._env,
             spawn=self._supervisor.brief,

@@ -1,17 +1,22 @@
 """Broker incarnation: lease, broker id, and their tasks."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
+from seaweedmq.broker.bundles.bundler import Bundler
+from seaweedmq.broker.bundles.log_content import LogMaker
+from seaweedmq.broker.bundles.replica_objects import ReplicaObjects
 from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.groups.registry import Groups
 from seaweedmq.broker.groups.store import GroupStores
 from seaweedmq.broker.leader.leader import HostBroker, Leader
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.memory.broker_memory import BrokerMemory
+from seaweedmq.broker.object_storage import bundle_in_doubt, ledger_limits
 from seaweedmq.broker.segment.follower import FollowerService
 from seaweedmq.broker.segment.owned import OwnedSegments
 from seaweedmq.broker.segment.suspicions import Suspicions
+from seaweedmq.broker.segment.write_out import ReplicaSaver, ReplicaWriter
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.upkeep.compaction import AutoCompaction
 from seaweedmq.broker.upkeep.conversion import Conversion
@@ -21,10 +26,14 @@ from seaweedmq.broker.upkeep.retention import Retention
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.view import ClusterView
+from seaweedmq.core.lineage.provenance import provenance
 from seaweedmq.core.segment.producer_limits import ProducerPool
+from seaweedmq.core.segment.replica import Replica
 from seaweedmq.model.broker import BrokerInfo, EtcdAccess
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.messages.calls import ReportEmptied
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic
 from seaweedmq.ports import BrokerApi, Environment, MetaStore, SegmentStore, TableConverter
 from seaweedmq.runtime.supervision import Supervisor
 
@@ -38,6 +47,7 @@ class Incarnation:
         session: Session,
         leader: Leader,
         followers: FollowerService,
+        bundler: Bundler | None,
         supervisor: Supervisor,
         begin: Callable[[], None],
     ) -> None:
@@ -45,6 +55,7 @@ class Incarnation:
         self.session = session
         self.leader = leader
         self.followers = followers
+        self.bundler = bundler
         self._info = info
         self._supervisor = supervisor
         self._begin = begin
@@ -58,6 +69,10 @@ class Incarnation:
     def lease_alive(self) -> bool:
         """Whether this broker surely still owns the segments assigned to this id."""
         return self.session.alive()
+
+    def lease_left_s(self) -> float:
+        """Return the seconds for which the lease surely lives, 0 or less if that is uncertain."""
+        return self.session.remaining_s if self.session.alive() else 0.0
 
     def begin(self) -> None:
         """Start the duties."""
@@ -106,7 +121,7 @@ class IncarnationContext:
 def make_incarnation(
     context: IncarnationContext, supervisor: Supervisor, info: BrokerInfo, session: Session
 ) -> Incarnation:
-    """Create an incarnation, with tasks of this supervisor. Nothing runs before ``begin``."""
+    """Create an incarnation, with tasks of this supervisor. Only its bundler runs before ``begin``."""
     election = Election(context.meta, session, info.id, context.env.rng)
 
     def make_groups() -> Groups:
@@ -135,11 +150,32 @@ def make_incarnation(
         config=context.config,
         make_groups=make_groups,
     )
+    objects = context.store.objects
+    bundler = None
+    if objects is not None:
+        bundler = Bundler(
+            objects,
+            info.id,
+            context.env,
+            spawn=supervisor.brief,
+            on_ended=session.lost.set,
+            ledger=ledger_limits(context.memory.logs),
+        )
+
+    def make_saver(topic: Topic, segment: Segment, replica: Replica) -> ReplicaSaver:
+        def lineage(found: Segment) -> Sequence[Segment]:
+            return provenance(found, context.view.segments_of(found.topic))
+
+        if bundler is not None:
+            maker = LogMaker(topic, segment, info.id, lambda: lineage(segment), context.env.wall_us)
+            return ReplicaObjects(replica, bundler, maker)
+        return ReplicaWriter(context.store, topic, segment, replica, info.id, context.env.rng, lineage)
+
     followers = FollowerService(
         config=context.config,
         env=context.env,
         view=context.view,
-        store=context.store,
+        make_saver=make_saver,
         memory=context.memory,
         producers=context.producers,
         broker_id=info.id,
@@ -193,7 +229,13 @@ def make_incarnation(
     def begin() -> None:
         supervisor.brief(election.run(), "election")  # ends with the lease; the next incarnation has another
         supervisor.spawn(leader.run(), "leader")
+        if bundler is not None:
+            doubting = bundle_in_doubt(followers.hurry, incarnation.lease_left_s, context.config.lease_ttl_s)
+            supervisor.spawn(doubting, "bundles of replicas")
         supervisor.spawn(reporter.run(), "load")
         supervisor.spawn(maintenance.run(), "maintenance")
 
-    return Incarnation(info, session, leader, followers, supervisor, begin)
+    if bundler is not None:
+        supervisor.brief(bundler.run(), "bundles")  # ends with its sequence
+    incarnation = Incarnation(info, session, leader, followers, bundler, supervisor, begin)
+    return incarnation  # noqa: RET504 - ``begin`` refers to it

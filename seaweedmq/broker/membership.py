@@ -46,15 +46,15 @@ class Membership:
         lease_ttl_s: float,
         endpoints: Endpoints,
         make_session: Callable[[], Session],
-        admit: Callable[[], Awaitable[None]],
+        admit: Callable[[], Awaitable[str]],
         make_incarnation: Callable[[BrokerInfo, Session], Incarnation],
         changed: Callable[[], None],
         drop: Callable[[Incarnation], Awaitable[None]],
     ) -> None:
         """Create the membership.
 
-        ``admit`` returns once the broker may register, ``changed`` is called when an incarnation begins or is over, and
-        ``drop`` before the end of one whose lease is lost.
+        ``admit`` returns a new broker id once the broker may register. ``changed`` is called when an incarnation begins
+        or is over, and ``drop`` before the end of one whose lease is lost.
         """
         self.incarnation: Incarnation | None = None
         """Present incarnation, or the last one, which may be over."""
@@ -94,8 +94,7 @@ class Membership:
         etcd and storage do not belong together.
         """
         async with self._joining:
-            await self._admit()
-            broker_id = f"b-{self._env.rng.getrandbits(32):08x}"
+            broker_id = await self._admit()
             session = self._make_session()
             info = BrokerInfo(
                 id=broker_id,

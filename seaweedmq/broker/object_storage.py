@@ -1,17 +1,56 @@
 """The bundles and log objects of all open segments of one broker incarnation."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from seaweedmq.broker.bundles.bundler import Bundler
 from seaweedmq.broker.bundles.segment_objects import SegmentObjects
+from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.segment.sink import OpenedSink, SinkEvents
 from seaweedmq.core.files.rolling import roll_bounds
+from seaweedmq.core.segment.bundle_ledger import LedgerLimits
+from seaweedmq.core.segment.memory_rule import must_bundle
 from seaweedmq.core.segment.object_lifecycle import ObjectLifecycle
 from seaweedmq.core.segment.segment_lifecycle import Action
 from seaweedmq.core.segment.segment_log import SegmentLog
+from seaweedmq.errors import AlreadyExists
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
+from seaweedmq.ports import Environment, Objects
+from seaweedmq.storage.bundles.entries import SequenceEntries, begin_sequence
+
+CHECK_SHARE = 0.05
+"""Pause between two looks at the lease of a follower, as a share of its TTL."""
+
+
+async def new_broker_id(objects: Objects | None, env: Environment) -> str:
+    """Return an id that no broker had; on an object store, with the first entry of its sequence.
+
+    Raises StorageFailed if the entry may or may not exist now: the id is not used.
+    """
+    while True:
+        broker_id = f"b-{env.rng.getrandbits(32):08x}"
+        if objects is None:
+            return broker_id
+        try:
+            await begin_sequence(SequenceEntries(objects, broker_id), rng=env.rng, wall_us=env.wall_us())
+        except AlreadyExists:
+            continue
+        return broker_id
+
+
+def ledger_limits(memory: MemoryBudget) -> LedgerLimits:
+    """Return the limits of rolls: frames that no log object has fill up to half of the memory for logs."""
+    return LedgerLimits(pinned_bytes_max=min(LedgerLimits().pinned_bytes_max, memory.limit // 2))
+
+
+async def bundle_in_doubt(hurry: Callable[[], None], lease_left_s: Callable[[], float], ttl_s: float) -> None:
+    """Have a follower bundle what it holds while its lease has less than the margin left, until cancelled."""
+    while True:
+        if must_bundle(lease_left_s=lease_left_s(), ttl_s=ttl_s):
+            hurry()
+        await asyncio.sleep(CHECK_SHARE * ttl_s)
 
 
 class ObjectStorage:

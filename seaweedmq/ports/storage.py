@@ -9,6 +9,7 @@ from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.topic import TopicName
+from seaweedmq.ports.objects import Objects
 
 
 class LogWriter(Protocol):
@@ -108,6 +109,10 @@ class SegmentStore(StoredFiles, Protocol):
     @property
     def uri(self) -> str:
         """Location of the storage, for messages and for commands."""
+
+    @property
+    def objects(self) -> Objects | None:
+        """Object store to which brokers write records as bundles; None: records go to log files."""
 
     def bind(self, cluster_id: str) -> None:
         """Require the marker of this cluster from now on.

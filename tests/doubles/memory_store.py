@@ -42,7 +42,7 @@ from seaweedmq.model.claims import ClaimKind
 from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import BlockingInput, StorageSpace
+from seaweedmq.ports import BlockingInput, Objects, StorageSpace
 from seaweedmq.storage.logs.lost_blocks import BLOCK_BYTES, SECTOR_BYTES
 from seaweedmq.storage.store.marker import marker_foreign, marker_missing
 
@@ -121,6 +121,10 @@ class MemorySegmentStore:
     """Id of the cluster whose marker is required; None before the first ``bind``."""
     _verified: MemoryFile | None = None
     """Marker file that the last verification accepted."""
+
+    @property
+    def objects(self) -> Objects | None:
+        return None
 
     def bind(self, cluster_id: str) -> None:
         self.cluster_id, self._verified = cluster_id, None

@@ -13,7 +13,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from seaweedmq.broker.bundles.source import BundleSource, LogContent
+from seaweedmq.broker.bundles.log_content import LogContent
+from seaweedmq.broker.bundles.source import BundleSource
 from seaweedmq.broker.bundles.tails import Tails
 from seaweedmq.codec.bundle import encode_bundle
 from seaweedmq.core.segment.bundle_ledger import BundleLedger, LedgerLimits, Roll
@@ -150,6 +151,15 @@ class Bundler:
         self._ledger.release(key, below)
         if not self._ledger.is_pinned(key) and self._tails.end_of(key) <= below:
             self._forget(key)
+
+    def discard(self, key: ReplicaKey) -> None:
+        """Forget what is pending of a segment and in bundles: the bundles of another broker have it."""
+        self._cutter.drop(key)
+        self.release(key, self._tails.end_of(key))
+
+    def remove(self, key: ReplicaKey) -> None:
+        """Take nothing more of a segment that was discarded."""
+        self._sources.pop(key, None)
 
     def close_segment(self, key: ReplicaKey) -> int:
         """Take nothing more of a segment. What bundles hold is rolled; its source answers until then.
@@ -309,17 +319,19 @@ class Bundler:
     async def _write_log(self, run: BundleRun) -> None:
         """Create a log object to which the next bundle refers."""
         source = self._sources.get(run.key)
-        if source is None:
-            return
-        content = source.log_content(run.base_offset, run.end_offset)
-        if await self._create_log(content):
-            # Its bytes have the frames in order only once the bundle that refers to it is done.
+        if source is not None:
+            content = source.log_content(run.base_offset, run.end_offset)
+            if not await self._create_log(content):
+                return
             source.on_log(content.file)
-            self._cutter.log_written(run)
-            self._wake.set()
+        self._cutter.log_written(run)
+        self._wake.set()
 
     async def _roll(self, roll: Roll) -> None:
-        source = self._sources[roll.key]
+        source = self._sources.get(roll.key)
+        if source is None:
+            self._ledger.rolled(roll)
+            return
         content = source.log_content(roll.base_offset, roll.end_offset)
         if await self._create_log(content):
             self._ledger.rolled(roll)

@@ -10,19 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from seaweedmq.broker.bundles.bundler import Bundler
-from seaweedmq.broker.bundles.source import LogContent
-from seaweedmq.codec.frame import decode_header
-from seaweedmq.codec.logfile import segment_preamble
-from seaweedmq.codec.object_keys import LogObject, TopicKey
-from seaweedmq.core.segment.bundling import PendingFrame
-from seaweedmq.core.segment.producer_limits import ProducerLimits
-from seaweedmq.core.segment.producers import ProducerTable
+from seaweedmq.broker.bundles.log_content import LogContent, LoggedProducers, LogMaker, pending_frame
 from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
 from seaweedmq.errors import StorageFailed
-from seaweedmq.model.bundle import BundledFrame
 from seaweedmq.model.config import MIB
-from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.messages.publish import FrameAck
+from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.segment import ProducerState, ReplicaKey, Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.runtime.signal import Signal
@@ -66,12 +58,10 @@ class SegmentObjects:
         self.has_ended = False
         """Whether another process ended the sequence."""
         self.key = ReplicaKey(topic.uid, segment.id)
-        self._topic = topic
         self._segment = segment
+        self._maker = LogMaker(topic, segment, bundler.broker_id, lineage, bundler.wall_us)
         self._log = log
         self._bundler = bundler
-        self._broker_id = bundler.broker_id
-        self._lineage = lineage
         self._loop = asyncio.get_running_loop()
         self._written = log.written
         self._unflushed: deque[_Written] = deque()
@@ -82,10 +72,8 @@ class SegmentObjects:
         """Log objects above ``readable``, by base offset: those of the direct path may be ahead of rolls."""
         self._retired_at = 0
         """Offset up to which ``sync`` waits for log objects."""
-        self._producers = ProducerTable(ProducerLimits.none())
+        self._producers = LoggedProducers()
         """Producers as of ``readable``."""
-        self._unlogged: deque[PendingFrame] = deque()
-        """Frames from ``readable`` on."""
         self._on_progress = on_progress
         self._held: list[LogEntry] | None = None
         """Frames of a closed segment that are in no log object; None while the log has them."""
@@ -116,7 +104,7 @@ class SegmentObjects:
         if self._is_over:
             return False
         frames = [
-            _pending(header, len(header) + len(payload))
+            pending_frame(header, len(header) + len(payload))
             for header, payload in zip(chunks[::2], chunks[1::2], strict=True)
         ]
         assert frames[0].base_offset == self._written, f"{self._segment}: {frames[0]} does not continue the bundles"
@@ -126,7 +114,7 @@ class SegmentObjects:
         self._unreadable.append(written)
         self._unflushed_bytes += size_bytes
         self._unreadable_bytes += size_bytes
-        self._unlogged.extend(frames)
+        self._producers.add(frames)
         self._bundler.add(self.key, frames, is_stored=urgent)
         return False
 
@@ -201,31 +189,8 @@ class SegmentObjects:
 
     def log_content(self, base_offset: int, end_offset: int) -> LogContent:
         """See ``BundleSource``."""
-        entries = self.entries(base_offset, end_offset)
-        preamble = segment_preamble(
-            self._topic,
-            self._segment,
-            base_offset,
-            self._broker_id,
-            self._producers_at(base_offset),
-            self._lineage(),
-            base_offset,
-        )
-        name = LogObject(
-            TopicKey(self._topic.name, self._topic.uid), self._segment.id, base_offset, end_offset, self._broker_id
-        )
-        file = SegmentFile(
-            topic=self._segment.topic,
-            segment=self._segment.id,
-            kind=FileKind.LOG,
-            base_offset=base_offset,
-            end_offset=end_offset,
-            writer=self._broker_id,
-            size_bytes=len(preamble) + sum(entry.size_bytes for entry in entries),
-            path=name.key,
-            modified_us=self._bundler.wall_us(),
-        )
-        return LogContent(file, [preamble, *(part for entry in entries for part in (entry.header, entry.payload))])
+        frames = [part for entry in self.entries(base_offset, end_offset) for part in (entry.header, entry.payload)]
+        return self._maker.make(base_offset, end_offset, self._producers_at(base_offset), frames)
 
     def on_flushed(self, end_offset: int) -> None:
         """See ``BundleSource``."""
@@ -262,11 +227,7 @@ class SegmentObjects:
             self.sealed.append(file)
         while self._unreadable and self._unreadable[0].end_offset <= self.readable:
             self._unreadable_bytes -= self._unreadable.popleft().size_bytes
-        while self._unlogged and self._unlogged[0].base_offset < self.readable:
-            base, _, frame = self._unlogged.popleft()
-            self._producers.floor = base
-            ack = FrameAck(frame.first_sequence, frame.record_count, base)
-            self._producers.follow(frame.producer_id, frame.producer_epoch, ack)
+        self._producers.advance(self.readable)
 
     def _producers_at(self, offset: int) -> Sequence[ProducerState]:
         """Return the producer states as of the first offset of a log object.
@@ -276,14 +237,6 @@ class SegmentObjects:
         """
         if offset != self.readable:
             return self._log.producers_below(offset)
-        states = self._producers.snapshot()
-        if self._held is None:  # the table forgets producers that can no longer repeat anything
-            states = tuple(state for state in states if state.producer_id in self._log.producers)
-            self._producers = ProducerTable(ProducerLimits.none(), states=states)
-        return states
-
-
-def _pending(header_bytes: bytes | memoryview, size_bytes: int) -> PendingFrame:
-    header = decode_header(header_bytes)
-    frame = BundledFrame(header.producer_id, header.producer_epoch, header.first_sequence, header.record_count)
-    return PendingFrame(header.base_offset, size_bytes, frame)
+        if self._held is None:
+            self._producers.keep(self._log.producers.__contains__)
+        return self._producers.snapshot()

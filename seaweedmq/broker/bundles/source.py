@@ -1,22 +1,12 @@
 """The segment as the bundler sees it, on its primary or on a follower."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from seaweedmq.broker.bundles.log_content import LogContent
 from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.segment import ProducerState, ReplicaKey
-from seaweedmq.ports import Buffers
-
-
-@dataclass(frozen=True, slots=True)
-class LogContent:
-    """A log object to be created."""
-
-    file: SegmentFile
-    buffers: Buffers
-    """The preamble, then all frames."""
 
 
 class BundleSource(Protocol):

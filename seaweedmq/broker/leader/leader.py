@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
+from seaweedmq.broker.bundles.ended_sequences import EndedSequences
 from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.groups.registry import Groups
 from seaweedmq.broker.leader.balancer import Balancer
@@ -28,6 +29,7 @@ from seaweedmq.broker.leader.topics.topic_admin import TopicAdmin
 from seaweedmq.broker.leader.topics.topic_creator import TopicCreator
 from seaweedmq.broker.leader.transition_runner import TransitionRunner
 from seaweedmq.core.lineage.replication import under_replicated
+from seaweedmq.core.lineage.provenance import provenance
 from seaweedmq.errors import InvalidArgument, NotFound, StaleMetadata, Unavailable
 from seaweedmq.model.broker import ETCD_OK, BrokerLoad, BrokerStatus, ClusterStatus, EtcdAccess
 from seaweedmq.model.config import BrokerConfig
@@ -110,7 +112,7 @@ class Leader:
             metadata=self.metadata,
             documents=self._documents,
             placement=self.placement,
-            sealer=Sealer(view, store, host.dial, election.await_expired_leases, self._severity),
+            sealer=Sealer(view, store, host.dial, election.await_expired_leases, self._severity, self._ended(store, env)),
             taken_ids=taken_ids,
             wall_us=env.wall_us,
             orphaned=self._repairs.add,
@@ -147,6 +149,18 @@ class Leader:
                 env=env,
             ),
             stats=host.stats,
+        )
+
+    def _ended(self, store: SegmentStore, env: Environment) -> EndedSequences | None:
+        """Return the bundles of brokers that are gone; None on a directory."""
+        if store.objects is None:
+            return None
+        return EndedSequences(
+            store.objects,
+            store,
+            env,
+            by=self.election.broker_id,
+            lineage=lambda segment: provenance(segment, self._view.segments_of(segment.topic)),
         )
 
     @property

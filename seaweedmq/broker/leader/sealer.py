@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable, Container, Sequence
 
+from seaweedmq.broker.bundles.ended_sequences import EndedSequences
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.segment.sealing import longest_first, seal_candidates
 from seaweedmq.errors import Corrupt, SeaweedMQError, Unsupported
@@ -39,9 +40,11 @@ class Sealer:
         dial: Callable[[str], BrokerApi],
         await_expired_leases: Callable[[], Awaitable[None]],
         severity: Callable[[str], int],
+        ended: EndedSequences | None = None,
     ) -> None:
         """Create the sealer.
 
+        ``ended`` has the bundles of brokers that are gone; None on a directory.
         ``await_expired_leases`` returns once leases that are gone from etcd have also ended by their holders' clocks.
         ``severity`` returns the log level for a broker that does not answer.
         """
@@ -50,6 +53,7 @@ class Sealer:
         self._dial = dial
         self._await_expired_leases = await_expired_leases
         self._severity = severity
+        self._ended = ended
         self._failures = GroupedLogger(log)
 
     async def seal(self, topic: Topic, segment: Segment, suspects: Container[str]) -> tuple[int, SealedLog] | None:
@@ -59,6 +63,8 @@ class Sealer:
         Unrecoverable, with the file's name, if no replica lives and a file is damaged or foreign.
         """
         candidates = seal_candidates(segment, self._view.brokers)
+        if candidates.files and self._ended is not None:
+            return segment.epoch, await self._from_bundles(topic, segment, self._ended)
         if candidates.files:
             # After the fence, a primary that turns out to be alive commits nothing that the read below may miss.
             await self._store.fence(topic.name, topic.uid, segment.id)
@@ -85,8 +91,29 @@ class Sealer:
         if candidates.followers:
             sealed = await self._by_followers(topic, segment, candidates.followers)
             if sealed is not None:
+                if self._ended is not None and candidates.primary is None:
+                    await self._await_ended((segment.primary,))
+                    await self._ended.write_logs(topic, segment, (segment.primary,), sealed.end_offset)
                 return segment.epoch + 1, sealed
         return None
+
+    async def _from_bundles(self, topic: Topic, segment: Segment, ended: EndedSequences) -> SealedLog:
+        """Return the log that replicas without leases left in an object store."""
+        await self._await_ended(segment.replicas)
+        try:
+            recovered = await ended.recover(topic, segment)
+        except (Corrupt, Unsupported) as error:
+            raise Unrecoverable(str(error)) from error
+        return SealedLog(
+            end_offset=recovered.end_offset,
+            sequences=tuple(p.sequence for p in recovered.producers),
+            sequences_complete=recovered.producers_complete,
+        )
+
+    async def _await_ended(self, brokers: Sequence[str]) -> None:
+        """Wait until these brokers hold no lease by their own clocks: until then frames in memory may count."""
+        if not all(broker in self._view.left for broker in brokers):
+            await self._await_expired_leases()
 
     async def _sync_logs(self, topic: Topic, segment: Segment) -> None:
         files = await self._store.list_files(topic.name, segment.id)

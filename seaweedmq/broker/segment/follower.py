@@ -2,17 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import closing, suppress
 
 from seaweedmq import errors
 from seaweedmq.broker.memory.broker_memory import BrokerMemory
 from seaweedmq.broker.memory.intake import Intake
 from seaweedmq.broker.segment.suspicions import Suspicions
-from seaweedmq.broker.segment.write_out import ReplicaWriter
+from seaweedmq.broker.segment.write_out import ReplicaSaver
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.core.lineage.provenance import provenance
 from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.core.segment.replica import Replica
 from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry
@@ -22,7 +21,7 @@ from seaweedmq.model.messages.calls import NoteProgress
 from seaweedmq.model.messages.frames import FrameHead, Frames
 from seaweedmq.model.segment import ReplicaKey, Segment
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.ports import Environment, SegmentStore
+from seaweedmq.ports import Environment
 from seaweedmq.runtime.retrying import backoff, retrying
 
 log = logging.getLogger(__name__)
@@ -44,7 +43,7 @@ class FollowerService:
         config: BrokerConfig,
         env: Environment,
         view: ClusterView,
-        store: SegmentStore,
+        make_saver: Callable[[Topic, Segment, Replica], ReplicaSaver],
         memory: BrokerMemory,
         producers: ProducerPool,
         broker_id: str,
@@ -53,7 +52,7 @@ class FollowerService:
         self._config = config
         self._env = env
         self._view = view
-        self._store = store
+        self._make_saver = make_saver
         self._budget = memory.replicas
         self._producers = producers
         self._intake = memory.intake
@@ -61,7 +60,7 @@ class FollowerService:
         self._suspicions = suspicions
         self.replicas: dict[ReplicaKey, Replica] = {}
         """All replicas of this broker."""
-        self._write_outs: dict[ReplicaKey, ReplicaWriter] = {}
+        self._write_outs: dict[ReplicaKey, ReplicaSaver] = {}
         """The writers of all replicas, by the same keys."""
         self._by_topic: dict[TopicName, set[ReplicaKey]] = {}
         """The same keys by topic name. A recreated topic briefly has keys of two topics."""
@@ -112,7 +111,14 @@ class FollowerService:
         replica = self.replicas.get(_key(ref))
         if replica is None:
             raise errors.NotFound(f"{ref}: broker holds no replica of this segment")
-        self._budget.give(replica.on_progress(ref.epoch, progress.committed, progress.flushed))
+        freed = replica.on_progress(ref.epoch, progress.committed, progress.flushed)
+        self._write_outs[_key(ref)].on_progress(progress.flushed)
+        self._budget.give(freed)
+
+    def hurry(self) -> None:
+        """Put what the primaries may not have flushed into bundles: see ``core.segment.memory_rule.must_bundle``."""
+        for saver in self._write_outs.values():
+            saver.hurry()
 
     async def fence(self, ref: replication.SegmentRef) -> replication.FenceReply:
         """Reject frames of epochs below ``ref.epoch`` from now on: see ``calls.Fence``.
@@ -221,7 +227,7 @@ class FollowerService:
             self.forget_sealed(list(self._by_topic))
             await self._view.wait_change(seen)
 
-    async def _save(self, replica: Replica, writing: ReplicaWriter, limit: asyncio.Semaphore) -> None:
+    async def _save(self, replica: Replica, writing: ReplicaSaver, limit: asyncio.Semaphore) -> None:
         """Retry until the replica is written out or dropped."""
 
         def log_failure(attempt: int, error: BaseException) -> None:
@@ -273,15 +279,7 @@ class FollowerService:
             pool=self._producers,
         )
         self._by_topic.setdefault(topic.name, set()).add(key)
-        self._write_outs[key] = ReplicaWriter(
-            self._store,
-            topic,
-            segment,
-            replica,
-            self._broker_id,
-            self._env.rng,
-            lambda found: provenance(found, self._view.segments_of(found.topic)),
-        )
+        self._write_outs[key] = self._make_saver(topic, segment, replica)
         return replica
 
     async def _hold_large(

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Container, Sequence
 from typing import Protocol
 
+from seaweedmq.broker.bundles.bundler import Bundler
 from seaweedmq.broker.segment.context import SegmentContext
 from seaweedmq.broker.segment.follower import FollowerService
 from seaweedmq.broker.segment.primary import OpenSegment
@@ -22,6 +23,8 @@ class OwningIncarnation(Protocol):
 
     id: str
     followers: FollowerService
+    bundler: Bundler | None
+    """Bundler of its records; None on a directory."""
 
     @property
     def is_over(self) -> bool:
@@ -29,6 +32,9 @@ class OwningIncarnation(Protocol):
 
     def lease_alive(self) -> bool:
         """Whether this broker can prove that it still owns its segments."""
+
+    def lease_left_s(self) -> float:
+        """Return the seconds for which the lease surely lives, 0 or less if that is uncertain."""
 
 
 class OwnedSegments:

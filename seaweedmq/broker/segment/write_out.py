@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from seaweedmq.broker.segment.log_file import create_log_file
 from seaweedmq.codec.paths import log_path
@@ -27,6 +28,29 @@ RETRY_S_MAX = 5.0
 """Longest pause in seconds between two attempts. Each attempt may leave a file until storage recovers."""
 
 
+class ReplicaSaver(Protocol):
+    """The writer of one replica, to log files of a directory or to bundles."""
+
+    is_done: bool
+    """Whether all frames of the replica are flushed."""
+
+    @property
+    def segment(self) -> Segment:
+        """The segment."""
+
+    def hurry(self) -> None:
+        """Write what the primary may not have flushed soon, since all leases may end: on an object store only."""
+
+    def on_progress(self, flushed: int) -> None:
+        """Record that the primary has flushed everything below an offset."""
+
+    async def run(self) -> None:
+        """Write all frames of the fenced or closed replica: see ``ReplicaWriter.run``."""
+
+    def drop(self) -> None:
+        """Stop writing."""
+
+
 class ReplicaWriter:
     """A writer of one replica's frames to a log file. The replica must be fenced or closed when ``run`` is called."""
 
@@ -41,7 +65,7 @@ class ReplicaWriter:
         provenance: Callable[[Segment], Sequence[Segment]] = lambda segment: (segment,),
     ) -> None:
         self.topic = topic
-        self.segment = segment
+        self._segment = segment
         self.is_done = False
         """Whether all frames of the replica are flushed to a file."""
         self._store = store
@@ -57,6 +81,17 @@ class ReplicaWriter:
         """The files of failed attempts."""
         self._attempt: asyncio.Task[None] | None = None
         self._dropped = False
+
+    @property
+    def segment(self) -> Segment:
+        """The segment."""
+        return self._segment
+
+    def hurry(self) -> None:
+        """Do nothing: the primary has written the frames, and only a leader's call makes them this broker's task."""
+
+    def on_progress(self, flushed: int) -> None:
+        """Do nothing: the replica drops what is flushed."""
 
     async def run(self) -> None:
         """Write all frames and return once they are flushed. A cancelled caller does not stop the attempt.
