@@ -238,4 +238,4 @@ def make_incarnation(
     if bundler is not None:
         supervisor.brief(bundler.run(), "bundles")  # ends with its sequence
     incarnation = Incarnation(info, session, leader, followers, bundler, supervisor, begin)
-    return incarnation  # noqa: RET504 - ``begin`` refers to it
+    return incarnation

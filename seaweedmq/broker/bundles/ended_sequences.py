@@ -5,14 +5,16 @@ segment counts as sealed, so that its readers need no bundles.
 """
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seaweedmq.broker.bundles.log_content import LogMaker
 from seaweedmq.codec.bundle import run_frames
+from seaweedmq.codec.object_keys import BUNDLES, parse_bundle_key
 from seaweedmq.core.segment.bundle_recovery import LeftoverLog, RecoveredSegment, leftover_logs
 from seaweedmq.errors import AlreadyExists, Corrupt, StorageFailed
+from seaweedmq.model.bundle import BundleRun
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.segment import ProducerState, ReplicaKey, Segment
 from seaweedmq.model.topic import Topic
@@ -22,6 +24,8 @@ from seaweedmq.storage.bundles.recovery import recover_sequence
 
 KEPT_MAX = 16
 """Recovered sequences in memory; others are read again."""
+HEADERS_AT_ONCE = 32
+"""Headers that are read side by side before a deletion."""
 LOGS_AT_ONCE = 4
 """Leftover log objects, of 16 MiB each, that are made at a time."""
 
@@ -78,14 +82,37 @@ class EndedSequences:
         """Write what brokers that are gone left of a segment below its end into log objects."""
         key = ReplicaKey(topic.uid, segment.id)
         files = await self._store.list_files(topic.name, segment.id)
-        covered = covered_end(files, segment.start_offset)
         for broker in brokers:
             found = (await self._of(broker)).get(key)
-            for log in [] if found is None else leftover_logs(found, covered, end_offset):
-                if log.end_offset > covered:
-                    async with self._limit:
-                        files.append(await self._write_log(topic, segment, broker, log))
-                    covered = covered_end(files, segment.start_offset)
+            if found is None:
+                continue
+            left = [each for each in found.runs if not is_covered(files, each.run, end_offset)]
+            for log in leftover_logs(replace(found, runs=tuple(left)), 0, end_offset):
+                async with self._limit:
+                    files.append(await self._write_log(topic, segment, broker, log))
+
+    async def has(self, broker_id: str, topic: Topic, segment: Segment) -> bool:
+        """Whether the bundles of a broker that is gone have a segment."""
+        return ReplicaKey(topic.uid, segment.id) in await self._of(broker_id)
+
+    async def brokers_with_bundles(self) -> set[str]:
+        """Return the ids of all brokers, registered or not, that have more than one entry."""
+        counts: Counter[str] = Counter()
+        async for page in self._objects.list(BUNDLES):
+            counts.update(parsed[0] for state in page if (parsed := parse_bundle_key(state.key)) is not None)
+        return {broker_id for broker_id, entries in counts.items() if entries > 1}
+
+    async def delete(self, broker_id: str) -> None:
+        """Delete all bundles of a broker that is gone; fences stay for ever. Log objects must have all frames."""
+        entries = SequenceEntries(self._objects, broker_id)
+        numbers = sorted(await entries.numbers())
+        for start in range(0, len(numbers), HEADERS_AT_ONCE):
+            some = numbers[start : start + HEADERS_AT_ONCE]
+            headers = await asyncio.gather(*(entries.header(number) for number in some))
+            bundles = [n for n, header in zip(some, headers, strict=True) if header is None or not header.is_fence]
+            if bundles:
+                await entries.delete(bundles)
+        self._read.pop(broker_id, None)
 
     async def _write_log(self, topic: Topic, segment: Segment, broker: str, log: LeftoverLog) -> SegmentFile:
         entries = SequenceEntries(self._objects, broker)
@@ -129,6 +156,15 @@ class EndedSequences:
         entries = SequenceEntries(self._objects, broker_id)
         found = await recover_sequence(entries, by=self._by, rng=self._env.rng, wall_us=self._env.wall_us())
         return found or {}
+
+
+def is_covered(files: Sequence[SegmentFile], run: BundleRun, end_offset: int) -> bool:
+    """Whether logs and tables together have all offsets of a run below the end of its segment."""
+    covered = run.base_offset
+    for base, end in sorted((file.base_offset, file.end_offset or 0) for file in files):
+        if base <= covered < end:
+            covered = end
+    return covered >= min(run.end_offset, end_offset)
 
 
 def covered_end(files: Sequence[SegmentFile], start_offset: int) -> int:

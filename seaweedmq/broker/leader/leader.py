@@ -13,6 +13,7 @@ from seaweedmq.broker.confirmed_clock import ConfirmedClock
 from seaweedmq.broker.groups.registry import Groups
 from seaweedmq.broker.leader.balancer import Balancer
 from seaweedmq.broker.leader.documents import Documents
+from seaweedmq.broker.leader.leftover_writer import LeftoverWriter
 from seaweedmq.broker.leader.marker_keeper import MarkerKeeper
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.leader.placement import Placement, Reserve
@@ -28,8 +29,8 @@ from seaweedmq.broker.leader.topics.taken_ids import TakenIds
 from seaweedmq.broker.leader.topics.topic_admin import TopicAdmin
 from seaweedmq.broker.leader.topics.topic_creator import TopicCreator
 from seaweedmq.broker.leader.transition_runner import TransitionRunner
-from seaweedmq.core.lineage.replication import under_replicated
 from seaweedmq.core.lineage.provenance import provenance
+from seaweedmq.core.lineage.replication import under_replicated
 from seaweedmq.errors import InvalidArgument, NotFound, StaleMetadata, Unavailable
 from seaweedmq.model.broker import ETCD_OK, BrokerLoad, BrokerStatus, ClusterStatus, EtcdAccess
 from seaweedmq.model.config import BrokerConfig
@@ -107,12 +108,14 @@ class Leader:
         self._taken_ids = taken_ids = TakenIds(store, view)
         self._marker_keeper = MarkerKeeper(self.metadata, store)
         self._reaper = RegistrationReaper(self.metadata)
+        ended = self._ended(store, env)
+        self._leftovers = ended and LeftoverWriter(view, ended, election.await_expired_leases)
         self._repairs = Repairer(metadata=self.metadata, placement=self.placement)
         self.transitions = TransitionRunner(
             metadata=self.metadata,
             documents=self._documents,
             placement=self.placement,
-            sealer=Sealer(view, store, host.dial, election.await_expired_leases, self._severity, self._ended(store, env)),
+            sealer=Sealer(view, store, host.dial, election.await_expired_leases, self._severity, ended),
             taken_ids=taken_ids,
             wall_us=env.wall_us,
             orphaned=self._repairs.add,
@@ -217,6 +220,8 @@ class Leader:
             duties.create_task(self.topics.sweep(), name="sweep")
             duties.create_task(self._marker_keeper.run(), name="marker")
             duties.create_task(self._reaper.run(), name="ghosts")
+            if self._leftovers is not None:
+                duties.create_task(self._leftovers.run(), name="leftovers")
             duties.create_task(self._schema_adopter.run(), name="adoption")
             duties.create_task(self._documents.run(), name="documents")
             duties.create_task(self.balancing.run(), name="balancing")

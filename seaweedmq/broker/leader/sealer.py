@@ -91,9 +91,6 @@ class Sealer:
         if candidates.followers:
             sealed = await self._by_followers(topic, segment, candidates.followers)
             if sealed is not None:
-                if self._ended is not None and candidates.primary is None:
-                    await self._await_ended((segment.primary,))
-                    await self._ended.write_logs(topic, segment, (segment.primary,), sealed.end_offset)
                 return segment.epoch + 1, sealed
         return None
 

@@ -1,5 +1,6 @@
 """Reading of a segment from an offset to its end, from memory or else from files, for all listeners."""
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from enum import Enum
@@ -13,12 +14,16 @@ from seaweedmq.errors import Corrupt, DataLoss, NotFound, OutOfRange
 from seaweedmq.model.messages.frames import Frames
 from seaweedmq.ports import SegmentStore
 from seaweedmq.runtime.signal import Signal
+from seaweedmq.storage.bundles.entries import has_bundles
 from seaweedmq.storage.logs.log_index import LogIndex
 from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.read.recovery import earliest_offset
 
 log = logging.getLogger(__name__)
 
+LEFTOVERS_S_MAX = 600.0
+"""Longest time in seconds for which missing records may still appear in log objects."""
+LEFTOVERS_PAUSE_S = 0.2
 LOSSES_REMEMBERED_MAX = 1_000
 """Number of logged gaps that are remembered. Beyond it a gap may be logged again."""
 
@@ -75,6 +80,8 @@ class Tail:
         self._chunk_bytes = chunk_bytes
         self._losses = losses
         self._permit: ReadPermit | None = None
+        self._waits_until_s: float | None = None
+        """Time until which missing records may still appear in log objects; None while none are missing."""
         self._largest_bytes = 0
         """The size of the largest chunk read from files, in bytes."""
 
@@ -133,16 +140,33 @@ class Tail:
             self._permit = await self._acquire_permit()
         try:
             if await self._permit.more():
+                self._waits_until_s = None
                 return True
         except (OutOfRange, NotFound, Corrupt, DataLoss) as error:
             self._check_exists()  # deleting a topic removes the files of its segments
             if isinstance(error, Corrupt | DataLoss):
                 await self._check_kept()
             if isinstance(error, DataLoss):
+                if await self._waits_for_logs():
+                    return False
                 self._losses.add(error)
             raise
         await self.close()
         return False
+
+    async def _waits_for_logs(self) -> bool:
+        """Whether missing records may be in bundles of a broker that is gone; pauses if so, for a limited time.
+
+        The leader writes log objects of them, see ``broker.leader.leftover_writer``.
+        """
+        now = asyncio.get_running_loop().time()
+        self._waits_until_s = self._waits_until_s or now + LEFTOVERS_S_MAX
+        objects, segment = self._store.objects, self.found.segment
+        if objects is None or now >= self._waits_until_s or not await has_bundles(objects, segment.replicas):
+            return False
+        await self.close()
+        await asyncio.sleep(LEFTOVERS_PAUSE_S)
+        return True
 
     async def skip(self, loss: DataLoss) -> range:
         """Move the position past the records that ``ready`` reported missing, and return their offsets."""

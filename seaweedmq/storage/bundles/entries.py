@@ -1,7 +1,7 @@
 """Entries of one broker's sequence in an object store, by number."""
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from seaweedmq.codec.bundle import HEADER_BYTES, decode_entry, decode_header, encode_bundle
 from seaweedmq.codec.object_keys import bundle_key, bundles_folder, parse_bundle_key
@@ -74,6 +74,14 @@ class SequenceEntries:
             return await self._objects.get_range(key, 0, length, timeout_s=REQUEST_TIMEOUT_S)
         except NotFound:
             return None
+
+
+async def has_bundles(objects: Objects, broker_ids: Iterable[str]) -> bool:
+    """Whether one of these brokers has bundles, which may hold frames that no log object has yet."""
+    for broker_id in broker_ids:
+        if len(await SequenceEntries(objects, broker_id).numbers()) > 1:
+            return True
+    return False
 
 
 def new_nonce(rng: random.Random) -> bytes:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.codec.object_keys import parse_log_object
+from seaweedmq.codec.object_keys import parse_bundle_key, parse_log_object
 from seaweedmq.model.topic import Durability
 from tests.broker.testbed import NAME, TTL_S, Host, Testbed, values
 from tests.doubles.bundled_store import BundledStore
@@ -33,6 +33,10 @@ class Cluster:
         )
         await self.testbed.topic(hosts[0], **settings)
         return hosts
+
+    def entries(self, broker_id: str) -> list[int]:
+        keys = [parse_bundle_key(key) for key in self.objects.bucket.stored]
+        return sorted(key[1] for key in keys if key is not None and key[0] == broker_id)
 
     def creates(self) -> int:
         return self.objects.bucket.applied[ObjectOp.CREATE]
@@ -78,11 +82,14 @@ async def test_stored_records_of_a_killed_broker_are_recovered_from_its_bundles(
     publisher = await primary.publisher()
     for _ in range(7):
         await publisher.store()
+    dead = primary.broker.id
     primary.kill()
     other = second if primary is first else first
     await testbed.until(lambda: other.inspect.segments)
     assert cluster.logs() == [(0, 0, 7, other.broker.id)]
     assert await read_all(other, 7) == values(1, 7)
+    await testbed.until(lambda: len(cluster.entries(dead)) == 1)
+    assert cluster.entries(dead) == [8], "only the fence is left"
 
 
 @pytest.mark.parametrize("durability", Durability)
@@ -95,8 +102,10 @@ async def test_a_follower_continues_after_its_primary_was_killed(testbed: Testbe
         await publisher.store()
     primary.kill()
     other = next(h for h in hosts if h is not primary)
+    dead = primary.broker.id
     await testbed.until(lambda: any(s.segment.id for s in other.inspect.segments.values()))
     assert await read_all(other, 5) == values(1, 5)
+    await testbed.until(lambda: len(cluster.entries(dead)) <= 1)
 
 
 async def test_replicated_records_are_acknowledged_from_memory_and_bundled_within_a_second(testbed: Testbed) -> None:
@@ -170,5 +179,3 @@ async def test_failovers_with_late_doubled_and_lost_requests(testbed: Testbed, s
     other = next(h for h in hosts if h is not primary)
     await testbed.until(lambda: any(s.segment.id for h in hosts if h.lives for s in h.inspect.segments.values()), 60)
     assert await read_all(other, 30) == values(1, 30)
-
-
