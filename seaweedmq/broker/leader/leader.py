@@ -109,7 +109,7 @@ class Leader:
         self._marker_keeper = MarkerKeeper(self.metadata, store)
         self._reaper = RegistrationReaper(self.metadata)
         ended = self._ended(store, env)
-        self._leftovers = ended and LeftoverWriter(view, ended, election.await_expired_leases)
+        self._leftovers = None if ended is None else LeftoverWriter(view, ended, election.await_expired_leases)
         self._repairs = Repairer(metadata=self.metadata, placement=self.placement)
         self.transitions = TransitionRunner(
             metadata=self.metadata,
