@@ -46,7 +46,7 @@ from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.kafka.group_admin import groups_topic
 from seaweedmq.model.messages.calls import ReportEmptied, ReportSuspicions
 from seaweedmq.model.segment import Segment
-from seaweedmq.ports import BrokerApi, Dialer, Environment, MetaStore, SegmentStore, TableConverter
+from seaweedmq.ports import BrokerApi, Dialer, Environment, MetaStore, SegmentStore, TableConverter, directory_of
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.runtime.supervision import Supervisor
@@ -330,7 +330,7 @@ class Broker:
                 incarnation.bundler, self._config, lease_left_s=incarnation.lease_left_s, provenance=lineage
             )
         return DirectoryStorage(
-            self._store,
+            directory_of(self._store),
             self._config,
             self._env,
             writer_id=incarnation.id,

@@ -34,7 +34,7 @@ from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.messages.calls import ReportEmptied
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import BrokerApi, Environment, MetaStore, SegmentStore, TableConverter
+from seaweedmq.ports import BrokerApi, Environment, MetaStore, SegmentStore, TableConverter, directory_of
 from seaweedmq.runtime.supervision import Supervisor
 
 
@@ -169,7 +169,7 @@ def make_incarnation(
         if bundler is not None:
             maker = LogMaker(topic, segment, info.id, lambda: lineage(segment), context.env.wall_us)
             return ReplicaObjects(replica, bundler, maker)
-        return ReplicaWriter(context.store, topic, segment, replica, info.id, context.env.rng, lineage)
+        return ReplicaWriter(directory_of(context.store), topic, segment, replica, info.id, context.env.rng, lineage)
 
     followers = FollowerService(
         config=context.config,

@@ -13,7 +13,18 @@ from seaweedmq.ports.objects import (
     ObjectState,
     ObjectWriter,
 )
-from seaweedmq.ports.storage import BlockingInput, LogReader, LogWriter, SegmentStore, StorageSpace, StoredFiles
+from seaweedmq.ports.storage import (
+    BlockingInput,
+    DirectoryLogs,
+    DirectoryStore,
+    LogObjects,
+    LogReader,
+    LogWriter,
+    SegmentStore,
+    StorageSpace,
+    StoredFiles,
+    directory_of,
+)
 from seaweedmq.ports.tables import TableConverter
 
 __all__ = [
@@ -26,9 +37,12 @@ __all__ = [
     "Compare",
     "Delete",
     "Dialer",
+    "DirectoryLogs",
+    "DirectoryStore",
     "Entry",
     "Environment",
     "LeaderApi",
+    "LogObjects",
     "LogReader",
     "LogWriter",
     "MetaStore",
@@ -43,5 +57,6 @@ __all__ = [
     "StorageSpace",
     "StoredFiles",
     "TableConverter",
+    "directory_of",
     "loop_s",
 ]

@@ -17,6 +17,7 @@ import pyarrow as pa
 from seaweedmq.codec import paths
 from seaweedmq.errors import InvalidArgument, NotFound
 from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage import file_io
 from seaweedmq.storage.directory_files import DirectoryReader, DirectoryWriter
@@ -113,7 +114,7 @@ class DirectoryPlace(Place):
         """Read the clock that dates files, by a change of the folder."""
         return file_io.clock_s(self.path(folder))
 
-    def create(self, path: str, content: bytes) -> None:
+    def create(self, path: str, content: Frames) -> None:
         """Create a file durably, with all of its content, in a folder that exists; raises FileExistsError."""
         final = self.path(path)
         with file_io.temporary_file(final.parent) as aside:

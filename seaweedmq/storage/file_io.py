@@ -175,7 +175,7 @@ def clock_s(directory: Path) -> float:
     return directory.stat().st_mtime
 
 
-def create_in_place(path: Path, content: bytes) -> None:
+def create_in_place(path: Path, content: bytes | memoryview) -> None:
     """Create a file on a file system without hard links."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:

@@ -19,8 +19,9 @@ from seaweedmq.core.files.live_tables import TABLE_GRACE_S
 from seaweedmq.errors import AlreadyExists, Conflict, NotFound
 from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.model.messages.frames import Frames
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.ports import ObjectState
+from seaweedmq.ports import TIMEOUT_S, ObjectState
 from seaweedmq.runtime.process.wall_clock import wall_us
 from seaweedmq.runtime.retrying import backoff
 from seaweedmq.storage.file_io import unique_suffix
@@ -36,6 +37,8 @@ DAMAGED = ".damaged"
 """Folder of damaged tables and Delta logs that were rebuilt, below which they have their former keys."""
 UPDATES_MAX = 20
 """Limit of the attempts to update an object; each failed one means that another process did."""
+BYTES_PER_S_MIN = 1024 * 1024
+"""Rate at which a large object is still written in time."""
 PAUSE_S_FIRST = 0.01
 PAUSE_S_MAX = 0.5
 _WITH_UID = frozenset({"log", "table", paths.STAGED})
@@ -165,10 +168,10 @@ class ObjectPlace(Place):
         finally:
             self._objects.delete([key])
 
-    def create(self, path: str, content: bytes) -> None:
+    def create(self, path: str, content: Frames) -> None:
         """Create an object; one with equal content may be its own, of an attempt whose answer was lost."""
         try:
-            self._objects.create(self._key(path), [content])
+            self._objects.create(self._key(path), [content], timeout_s=_timeout_s(len(content)))
         except AlreadyExists:
             if self._get(path) != content:
                 raise FileExistsError(f"{self.where(path)} exists with other content") from None
@@ -249,10 +252,11 @@ class ObjectPlace(Place):
 
     def _move(self, key: str, to: str) -> None:
         try:
-            content = self._objects.get(key).content
+            timeout_s = _timeout_s(self._objects.head(key).size_bytes)
+            content = self._objects.get(key, timeout_s=timeout_s).content
         except NotFound:
             return
-        self._objects.put(to, [content])
+        self._objects.put(to, [content], timeout_s=timeout_s)
         self._objects.delete([key])
 
     def is_settled(self, table: str) -> bool:
@@ -344,6 +348,11 @@ class ObjectPlace(Place):
 def _client(uri: ObjectsUri) -> BlockingObjects:
     """Return the client of a process for a storage: it holds the connections."""
     return BlockingObjects(ObstoreObjects(uri))
+
+
+def _timeout_s(size_bytes: int) -> float:
+    """Return the deadline of a request with so many bytes."""
+    return TIMEOUT_S + size_bytes / BYTES_PER_S_MIN
 
 
 def _is_document(path: str) -> bool:

@@ -114,7 +114,7 @@ class Place(ABC):
         """Read the clock that dates the files of a folder, in seconds since 1970 UTC."""
 
     @abstractmethod
-    def create(self, path: str, content: bytes) -> None:
+    def create(self, path: str, content: Frames) -> None:
         """Create a file atomically and durably; raises FileExistsError if another call did so first."""
 
     @abstractmethod
@@ -125,8 +125,8 @@ class Place(ABC):
     def update(self, path: str, change: Change) -> None:
         """Replace a file by what ``change`` makes of its content, durably.
 
-        An object store repeats this if another process changed the file meanwhile. A directory cannot tell, and the
-        last process wins.
+        An object store repeats this if another process changed the file meanwhile, or the answer was lost: so
+        ``change`` must return None for its own result. A directory cannot tell, and the last process wins.
         """
 
     @abstractmethod

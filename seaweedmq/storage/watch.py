@@ -122,6 +122,8 @@ class LoggedEnds:
         self._place = place
         self._name = name
         self._clock = clock
+        self._where = ""
+        """Location of the log, which differs once the topic is recreated."""
         self._version = -1
         self._ends: Mapping[int, int] = {}
         self._loaded_s = -math.inf
@@ -134,6 +136,8 @@ class LoggedEnds:
         """
         try:
             with open_log(self._place, self._name) as log:
+                if log.where != self._where:
+                    self._where, self._ends, self._loaded_s = log.where, {}, -math.inf
                 if self._clock() - self._loaded_s >= RELOAD_S:
                     state = read_state(log, log.listing())
                     self._version, self._loaded_s = state.version, self._clock()
@@ -144,7 +148,7 @@ class LoggedEnds:
         except (Corrupt, Unsupported):
             self._raise_to(table_ends(self._place, self._name))
         except FileNotFoundError:
-            self._version, self._ends = -1, {}  # the topic was deleted
+            self._where, self._ends = "", {}  # the topic was deleted
         return self._ends
 
     def _raise(self, paths: Iterable[str]) -> None:
@@ -170,7 +174,8 @@ def table_ends(place: Place, name: TopicName) -> dict[int, int]:
             segment, _, offsets = each.partition("-")
             end = offsets[_NAME_DIGITS + 1 : 2 * _NAME_DIGITS + 1]
             is_table = segment.isdecimal() and len(end) == _NAME_DIGITS and end.isdecimal()
-            if is_table and _is_rest(offsets[2 * _NAME_DIGITS + 1 :]) and end > highest.get(segment, ""):
+            rest = offsets[2 * _NAME_DIGITS + 1 :]
+            if is_table and (rest == TABLE_SUFFIX or _is_dated(rest)) and end > highest.get(segment, ""):
                 highest[segment] = end
     except FileNotFoundError:
         return {}
@@ -179,8 +184,6 @@ def table_ends(place: Place, name: TopicName) -> dict[int, int]:
     return {int(segment): int(end) for segment, end in highest.items()}
 
 
-def _is_rest(rest: str) -> bool:
-    """Whether a table's name may end so after its offsets: with a date on an object store."""
-    return rest == TABLE_SUFFIX or (
-        rest.endswith(TABLE_SUFFIX) and rest[:1] == "-" and rest[1 : -len(TABLE_SUFFIX)].isdecimal()
-    )
+def _is_dated(rest: str) -> bool:
+    """Whether a table's name ends with a date after its offsets, as on an object store."""
+    return rest.endswith(TABLE_SUFFIX) and rest[0] == "-" and rest[1 : -len(TABLE_SUFFIX)].isdecimal()

@@ -37,11 +37,13 @@ class BundledView(MemorySegmentStore):
     def objects(self) -> Objects | None:
         return self.client
 
-    async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
+    async def list_files(
+        self, topic: TopicName, segment: int, *, uid: int | None = None, covering: int | None = None
+    ) -> list[SegmentFile]:
         found = [*await super().list_files(topic, segment), *self._log_objects(topic, segment)]
         return sorted(found, key=lambda f: (f.base_offset, f.kind, f.writer, f.end_offset or 0))
 
-    async def list_topic_files(self, topic: TopicName) -> list[SegmentFile]:
+    async def list_topic_files(self, topic: TopicName, *, uid: int | None = None) -> list[SegmentFile]:
         return [*await super().list_topic_files(topic), *self._log_objects(topic, None)]
 
     async def open(self, file: SegmentFile) -> MemoryLogReader:

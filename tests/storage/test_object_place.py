@@ -2,6 +2,8 @@
 
 import logging
 import pickle
+import random
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -17,17 +19,20 @@ from seaweedmq.core.files.live_tables import TABLE_GRACE_S
 from seaweedmq.errors import Conflict, Corrupt, NotFound, Unavailable
 from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.model.staged import CompletedBatch
 from seaweedmq.storage import object_place
 from seaweedmq.storage.jobs.compacting import compact_topic
 from seaweedmq.storage.jobs.rebuilding import rebuild_topic
 from seaweedmq.storage.jobs.verifying import verify_topic
 from seaweedmq.storage.object_place import DAMAGED, PROBES, ObjectPlace
+from seaweedmq.storage.objects.blocking import BlockingObjects
 from seaweedmq.storage.plan.parquet_plan import plan_parquet
 from seaweedmq.storage.plan.partitions import plan_partitions
 from seaweedmq.storage.plan.time_offsets import find_in_files
 from seaweedmq.storage.plan.topic_source import TopicSource
 from seaweedmq.storage.plan.window import ReadWindow
 from seaweedmq.storage.snapshot import list_topics, read_snapshot
+from seaweedmq.storage.staging import StagedSink
 from seaweedmq.storage.tables import compact, part_sink
 from seaweedmq.storage.tables.compact import compact_tables, remove_superseded
 from seaweedmq.storage.tables.delta.log_state import read_state
@@ -38,7 +43,7 @@ from seaweedmq.storage.tables.files import convert_files
 from seaweedmq.storage.tables.protocol import CONVERT, decode_answer, encode_request, file_fields
 from seaweedmq.storage.tables.worker import Worker
 from seaweedmq.storage.watch import TopicWatch
-from tests.doubles.memory_objects import MemoryBucket, ObjectOp
+from tests.doubles.memory_objects import MemoryBucket, MemoryObjects, ObjectAnswer, ObjectOp, ObjectRequest
 from tests.support.moto_server import MotoServer
 from tests.support.object_places import memory_place, put_topic
 from tests.support.object_places import moto_place as on_moto
@@ -252,6 +257,17 @@ def test_a_watch_reads_the_next_version_alone(place: ObjectPlace, orders: TopicF
     assert watch.poll().table_ends == {0: 40}
 
 
+def test_a_watch_sees_a_topic_that_was_created_again(place: ObjectPlace, orders: TopicFiles) -> None:
+    watch = TopicWatch(place, orders.name, lambda: 0.0)
+    convert(place, orders)
+    reconcile(place, orders.topic)
+    assert watch.poll().table_ends == {0: 40}
+    orders.uid = 8
+    place.replace(document_path(orders.name, TOPIC_DOCUMENT), topic_document(orders.topic))
+    seen = watch.poll()
+    assert (seen.topic.uid, seen.table_ends) == (8, {})
+
+
 def test_a_watch_finds_a_log_that_was_written_anew(place: ObjectPlace, orders: TopicFiles) -> None:
     now = [0.0]
     watch = TopicWatch(place, orders.name, lambda: now[0])
@@ -308,6 +324,48 @@ def test_what_is_written_late_for_a_deleted_topic_harms_no_namesake(place: Objec
     assert (snapshot.topic.uid, snapshot.files) == (8, ())
     assert place.has("topics/shop/orders/7/table/_delta_log")
     assert not place.has("topics/shop/orders/8")
+
+
+def test_an_answer_that_is_lost_changes_nothing(orders: TopicFiles, bucket: MemoryBucket) -> None:
+    async def twice(request: ObjectRequest) -> ObjectAnswer:
+        """Apply each request twice, as if the answer to the first attempt was lost."""
+        bucket.apply(request)
+        return bucket.apply(request)
+
+    place = ObjectPlace(BlockingObjects(MemoryObjects(bucket, carry=twice)))
+    logs = DeltaLogs()
+    for number in range(4):
+        (made,) = convert(place, orders, number, number + 1)
+        assert offsets(place, orders, made) == list(range(number * 10, number * 10 + 10))
+        assert logs.reconcile(place, orders.topic) == number
+    assert compact_topic(place, orders.name).problems == []
+    assert [v.records for v in history(place, orders.name)] == [10, 20, 30, 40, 40]
+    sink = StagedSink(place, orders.name, "q-1")
+    for batch in (0, 1, 0):
+        sink.finish(CompletedBatch(batch=batch, ranges=()))
+    assert sink.done() == CompletedBatch(batch=1, ranges=())
+
+
+def test_processes_that_do_the_same_work_leave_each_record_once(
+    place: ObjectPlace, orders: TopicFiles, bucket: MemoryBucket
+) -> None:
+    def work(number: int) -> None:
+        mine = memory_place(bucket)
+        logs = DeltaLogs(rng=random.Random(number))
+        for first in range(4):
+            convert(mine, orders, first, first + 1)
+            logs.reconcile(mine, orders.topic)
+        compact_topic(mine, orders.name)
+
+    with ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(work, number) for number in range(3)]:
+            done.result()
+    reconcile(place, orders.topic)
+    assert live(place, orders) == [(0, 40)]
+    assert {(t.base_offset, t.end_offset) for t in tables(place, orders)} >= {(0, 40), (0, 10), (30, 40)}
+    assert len(tables(place, orders)) <= 7, "equal work makes equal names"
+    versions = [v.version for v in history(place, orders.name)]
+    assert versions == list(range(len(versions)))
 
 
 def test_a_deleted_topic_is_not_listed(place: ObjectPlace, orders: TopicFiles) -> None:

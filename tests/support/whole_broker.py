@@ -20,7 +20,9 @@ from seaweedmq.rpc.server import serve
 from seaweedmq.runtime.process.boot_clock import boot_s
 from seaweedmq.runtime.process.free_ports import ReservedPort
 from seaweedmq.storage.directory_place import DirectoryPlace
+from seaweedmq.storage.places import parse_place
 from seaweedmq.storage.store.files import FileSegmentStore
+from seaweedmq.storage.stores import open_store
 from seaweedmq.storage.tables.converter import ProcessTableConverter
 from tests.doubles.memory_meta import MemoryMetaServer, MemoryMetaStore
 
@@ -37,13 +39,14 @@ class WholeBroker:
 
 
 @contextlib.asynccontextmanager
-async def whole_broker(storage: Path, config: BrokerConfig) -> AsyncIterator[WholeBroker]:
-    """Start it on an existing directory; stop it in the end."""
+async def whole_broker(storage: Path | str, config: BrokerConfig) -> AsyncIterator[WholeBroker]:
+    """Start it on an existing directory, or on the URI of an object store; stop it in the end."""
     async with contextlib.AsyncExitStack() as stack:
         native, kafka = stack.enter_context(ReservedPort()), stack.enter_context(ReservedPort())
         config = replace(config, kafka_listen=kafka.address)
         rng = random.Random(1)
-        store = FileSegmentStore(storage)
+        place = DirectoryPlace(storage) if isinstance(storage, Path) else parse_place(storage)
+        store = FileSegmentStore(storage) if isinstance(storage, Path) else open_store(storage, rng)
         stack.push_async_callback(store.close)
         meta = MemoryMetaStore(MemoryMetaServer())
         stack.push_async_callback(meta.close)
@@ -57,7 +60,7 @@ async def whole_broker(storage: Path, config: BrokerConfig) -> AsyncIterator[Who
             store=store,
             meta=meta,
             dialer=dialer,
-            converter=ProcessTableConverter(DirectoryPlace(storage), cluster_id=lambda: store.cluster_id, rng=rng),
+            converter=ProcessTableConverter(place, cluster_id=lambda: store.cluster_id, rng=rng),
             endpoints=Endpoints(native.address, gateway.address),
         )
         server = await serve(

@@ -71,7 +71,7 @@ class EndedSequences:
         sequences = await asyncio.gather(*(self._of(replica) for replica in segment.replicas))
         found = [sequence[key] for sequence in sequences if key in sequence]
         if not found:
-            files = await self._store.list_files(topic.name, segment.id)
+            files = await self._store.list_files(topic.name, segment.id, uid=topic.uid)
             end = covered_end(files, segment.start_offset)
             return EndedSegment(end_offset=end, producers=(), producers_complete=end == segment.start_offset)
         longest = max(found, key=lambda each: each.end_offset)
@@ -81,7 +81,7 @@ class EndedSequences:
     async def write_logs(self, topic: Topic, segment: Segment, brokers: Sequence[str], end_offset: int) -> None:
         """Write what brokers that are gone left of a segment below its end into log objects."""
         key = ReplicaKey(topic.uid, segment.id)
-        files = await self._store.list_files(topic.name, segment.id)
+        files = await self._store.list_files(topic.name, segment.id, uid=topic.uid)
         for broker in brokers:
             found = (await self._of(broker)).get(key)
             if found is None:

@@ -13,7 +13,7 @@ from seaweedmq.model.messages.calls import Fence, Seal, WriteOut
 from seaweedmq.model.messages.replication import SealedLog, SegmentRef
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import BrokerApi, SegmentStore
+from seaweedmq.ports import BrokerApi, SegmentStore, directory_of
 from seaweedmq.runtime.grouped_logger import GroupedLogger
 from seaweedmq.storage.read.recovery import recover_segment
 
@@ -67,7 +67,7 @@ class Sealer:
             return segment.epoch, await self._from_bundles(topic, segment, self._ended)
         if candidates.files:
             # After the fence, a primary that turns out to be alive commits nothing that the read below may miss.
-            await self._store.fence(topic.name, topic.uid, segment.id)
+            await directory_of(self._store).fence(topic.name, topic.uid, segment.id)
             if segment.primary not in self._view.left:
                 await self._await_expired_leases()  # until then it may commit without a fence check
             # Flush first: the writers may have died before they flushed frames that now count, and their machines may
@@ -113,8 +113,8 @@ class Sealer:
             await self._await_expired_leases()
 
     async def _sync_logs(self, topic: Topic, segment: Segment) -> None:
-        files = await self._store.list_files(topic.name, segment.id)
-        await self._store.sync_files([f for f in files if f.kind is FileKind.LOG])
+        files = await self._store.list_files(topic.name, segment.id, uid=topic.uid)
+        await directory_of(self._store).sync_files([f for f in files if f.kind is FileKind.LOG])
 
     async def _by_primary(self, topic: Topic, segment: Segment, primary: str, timeout_s: float) -> SealedLog | None:
         ref = SegmentRef.of(topic, segment)

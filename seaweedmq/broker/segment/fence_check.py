@@ -7,6 +7,7 @@ from seaweedmq.broker.segment.context import SegmentContext
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
+from seaweedmq.ports import directory_of
 from seaweedmq.runtime.retrying import backoff, retrying
 
 CHECK_S_MAX = 2.0
@@ -66,7 +67,9 @@ class FenceCheck:
         try:
             async for attempt in attempts:
                 with attempt:
-                    fenced = await self._store.is_fenced(self._topic.name, self._topic.uid, self._segment.id)
+                    fenced = await directory_of(self._store).is_fenced(
+                        self._topic.name, self._topic.uid, self._segment.id
+                    )
         finally:
             timer.cancel()
         self._task = None  # before the callback: it may begin the next check

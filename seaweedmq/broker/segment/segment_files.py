@@ -23,7 +23,7 @@ from seaweedmq.model.config import KIB, BrokerConfig
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import Environment, SegmentStore
+from seaweedmq.ports import DirectoryStore, Environment
 from seaweedmq.runtime.retrying import backoff
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class DirectoryStorage:
 
     def __init__(
         self,
-        store: SegmentStore,
+        store: DirectoryStore,
         config: BrokerConfig,
         env: Environment,
         *,
@@ -97,7 +97,7 @@ class SegmentFiles:
         segment: Segment,
         segment_log: SegmentLog,
         *,
-        store: SegmentStore,
+        store: DirectoryStore,
         log_files: LogFileCreator,
         roll_bytes: int,
         env: Environment,

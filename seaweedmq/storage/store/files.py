@@ -34,7 +34,7 @@ class FileSegmentStore(SegmentFiles, TopicFolders):
 
     @property
     def uri(self) -> str:
-        """URI by which ``open_store`` opens the same store."""
+        """URI by which ``open_directory_store`` opens the same store."""
         return self.place.root.as_uri()
 
     @property
@@ -133,7 +133,7 @@ class FileSegmentStore(SegmentFiles, TopicFolders):
         return False
 
 
-def open_store(uri: str) -> FileSegmentStore:
+def open_directory_store(uri: str) -> FileSegmentStore:
     """Return the store at a path or ``file://`` URI, without access to it; ``check()`` tests whether it is usable."""
     return FileSegmentStore(DirectoryPlace.parse(uri).root)
 

@@ -40,7 +40,7 @@ class ObjectTarget:
         path = self._path(base, end, self._dated_ms(base, end))
         check_no_overlap(self._others(path), base, end)
         with contextlib.suppress(FileExistsError):  # the same records, encoded by another build
-            self._place.create(path, sink.getvalue())
+            self._place.create(path, sink.getbuffer())
         return self._made(path)
 
     def discard(self, sink: IO[bytes]) -> None:
