@@ -10,8 +10,7 @@ from seaweedmq.broker.segment.sink import OpenedSink, SinkEvents
 from seaweedmq.core.files.rolling import roll_bounds
 from seaweedmq.core.segment.bundle_ledger import LedgerLimits
 from seaweedmq.core.segment.memory_rule import must_bundle
-from seaweedmq.core.segment.object_lifecycle import ObjectLifecycle
-from seaweedmq.core.segment.segment_lifecycle import Action
+from seaweedmq.core.segment.segment_lifecycle import Action, ObjectLifecycle
 from seaweedmq.core.segment.segment_log import SegmentLog
 from seaweedmq.errors import AlreadyExists
 from seaweedmq.model.config import BrokerConfig

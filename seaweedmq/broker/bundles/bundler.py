@@ -13,7 +13,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from seaweedmq.broker.bundles.log_content import LogContent
+from seaweedmq.broker.bundles.bundle_deleter import BundleDeleter
+from seaweedmq.broker.bundles.log_content import LogContent, create_log
 from seaweedmq.broker.bundles.source import BundleSource
 from seaweedmq.broker.bundles.tails import Tails
 from seaweedmq.codec.bundle import encode_bundle
@@ -21,7 +22,7 @@ from seaweedmq.core.segment.bundle_ledger import BundleLedger, LedgerLimits, Rol
 from seaweedmq.core.segment.bundle_puts import BundlePuts, EndSequence, Put, PutAction, PutAnswer, RaiseDone, ReadHeader
 from seaweedmq.core.segment.bundling import BundleCutter, BundleLimits, PendingFrame, PutBundle, WriteLog
 from seaweedmq.core.segment.segment_log import LogEntry
-from seaweedmq.errors import AlreadyExists, Corrupt, StorageFailed
+from seaweedmq.errors import AlreadyExists, StorageFailed
 from seaweedmq.model.bundle import BundleRun, EntryHeader, EntryKind
 from seaweedmq.model.segment import ReplicaKey
 from seaweedmq.ports import Buffers, Environment, Objects
@@ -37,8 +38,6 @@ RETRY_S_MAX: Final = 2.0
 """Longest pause in seconds after a failed request: writing resumes so soon after the store does."""
 TICK_S: Final = 1.0
 """Longest pause in seconds between two looks for old frames that have to be rolled."""
-DELETE_MAX: Final = 1_000
-"""Bundles in one deletion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,9 @@ class Bundler:
         self._pause_s = backoff(env.rng, 0.1, RETRY_S_MAX)
         self._wake = asyncio.Event()
         self._wake_at: float | None = None
-        self._deleted_below = self._deletable_below = 0
+        self._deleter = BundleDeleter(
+            self._entries, pause_s=self._pause_s, is_over=lambda: self.is_over, begin=self._begin
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
@@ -297,7 +298,7 @@ class Bundler:
             self._cutter.put_done()
         self._done_below = below
         self._ledger.done(below)
-        self._delete()
+        self._deleter.add(self._ledger.take_deletable())
         for key, end in ends.items():
             if key in self._sources:
                 self._sources[key].on_flushed(end)
@@ -342,18 +343,6 @@ class Bundler:
 
     async def _create_log(self, content: LogContent) -> bool:
         """Create a log object, retrying until it exists; return False if the bundler is over before that."""
-
-        async def attempt() -> None:
-            key = content.file.path
-            try:
-                await self._objects.create(key, content.buffers, timeout_s=PUT_TIMEOUT_S)
-            except AlreadyExists:
-                found = (await self._objects.get(key, timeout_s=PUT_TIMEOUT_S)).content
-                if found != b"".join(content.buffers):
-                    raise Corrupt(
-                        f"{self._objects.uri}/{key} has other content than this broker gives it: move it away"
-                    ) from None
-
         trying = retrying(
             self._pause_s,
             on=StorageFailed,
@@ -361,7 +350,7 @@ class Bundler:
             on_retry=lambda _, error: self._note_failure(error),
         )
         try:
-            await trying(attempt)
+            await trying(create_log, self._objects, content, timeout_s=PUT_TIMEOUT_S)
         except StorageFailed:
             return False  # reported by ``failure``, and nothing waits for it any longer
         self._note_success()
@@ -382,23 +371,6 @@ class Bundler:
         if key in self._closing:
             self._closing.discard(key)
             del self._sources[key]
-
-    def _delete(self) -> None:
-        """Delete bundles below the floor, one request at a time."""
-        numbers = self._ledger.take_deletable()
-        self._deletable_below = max(self._deletable_below, numbers.stop)
-        if numbers and self._deleted_below == numbers.start:
-            self._begin(self._delete_bundles(), "delete bundles")
-
-    async def _delete_bundles(self) -> None:
-        trying = retrying(self._pause_s, on=StorageFailed, stop=when(lambda: self.is_over))
-        while self._deleted_below < self._deletable_below:
-            numbers = range(self._deleted_below, min(self._deletable_below, self._deleted_below + DELETE_MAX))
-            try:
-                await trying(self._entries.delete, numbers)
-            except StorageFailed:
-                return  # the bundler is over: who writes the leftovers deletes them
-            self._deleted_below = numbers.stop
 
     def _note_failure(self, error: BaseException) -> None:
         assert isinstance(error, StorageFailed)

@@ -9,11 +9,11 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from seaweedmq.broker.bundles.log_content import LogMaker
+from seaweedmq.broker.bundles.log_content import LogMaker, create_log
 from seaweedmq.codec.bundle import run_frames
 from seaweedmq.codec.object_keys import BUNDLES, parse_bundle_key
 from seaweedmq.core.segment.bundle_recovery import LeftoverLog, RecoveredSegment, leftover_logs
-from seaweedmq.errors import AlreadyExists, Corrupt, StorageFailed
+from seaweedmq.errors import StorageFailed
 from seaweedmq.model.bundle import BundleRun
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.segment import ProducerState, ReplicaKey, Segment
@@ -103,7 +103,7 @@ class EndedSequences:
         return {broker_id for broker_id, entries in counts.items() if entries > 1}
 
     async def delete(self, broker_id: str) -> None:
-        """Delete all bundles of a broker that is gone; fences stay for ever. Log objects must have all frames."""
+        """Delete all bundles of a broker that is gone; fences stay. Log objects must have all frames."""
         entries = SequenceEntries(self._objects, broker_id)
         numbers = sorted(await entries.numbers())
         for start in range(0, len(numbers), HEADERS_AT_ONCE):
@@ -128,15 +128,7 @@ class EndedSequences:
                 buffers += [bytes(frame.header_bytes), frame.payload]
         maker = LogMaker(topic, segment, self._by, lambda: self._lineage(segment), self._env.wall_us)
         content = maker.make(log.base_offset, log.end_offset, (), buffers)
-        try:
-            await self._objects.create(content.file.path, content.buffers)
-        except AlreadyExists:
-            found = (await self._objects.get(content.file.path)).content
-            if found != b"".join(content.buffers):
-                raise Corrupt(
-                    f"{self._objects.uri}/{content.file.path} has other content than broker {self._by} gives it: "
-                    "move it away"
-                ) from None
+        await create_log(self._objects, content)
         return content.file
 
     async def _of(self, broker_id: str) -> Mapping[ReplicaKey, RecoveredSegment]:

@@ -10,12 +10,13 @@ from seaweedmq.codec.object_keys import LogObject, TopicKey
 from seaweedmq.core.segment.bundling import PendingFrame
 from seaweedmq.core.segment.producer_limits import ProducerLimits
 from seaweedmq.core.segment.producers import ProducerTable
+from seaweedmq.errors import AlreadyExists, Corrupt
 from seaweedmq.model.bundle import BundledFrame
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.messages.publish import FrameAck
 from seaweedmq.model.segment import ProducerState, Segment
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import Buffers
+from seaweedmq.ports import TIMEOUT_S, Buffers, Objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,24 @@ class LogMaker:
             modified_us=self.wall_us(),
         )
         return LogContent(file, [preamble, *frames])
+
+
+async def create_log(objects: Objects, content: LogContent, *, timeout_s: float = TIMEOUT_S) -> None:
+    """Create a log object; a repeated call has no effect.
+
+    Raises:
+        Corrupt: If its name is taken by other content.
+        StorageFailed: If it may or may not exist now.
+    """
+    key = content.file.path
+    try:
+        await objects.create(key, content.buffers, timeout_s=timeout_s)
+    except AlreadyExists:
+        found = (await objects.get(key, timeout_s=timeout_s)).content
+        if found != b"".join(content.buffers):
+            raise Corrupt(
+                f"{objects.uri}/{key} has other content than broker {content.file.writer} gives it: move it away"
+            ) from None
 
 
 class LoggedProducers:

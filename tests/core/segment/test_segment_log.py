@@ -234,3 +234,19 @@ class AnyOrder(RuleBasedStateMachine):
 
 AnyOrder.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestAnyOrder = AnyOrder.TestCase
+
+
+def test_a_flushed_frame_that_no_log_file_has_is_not_evicted() -> None:
+    log = new_log()
+    append(log, 1, 1, 1)
+    write_all(log)
+    log.on_flushed(3, readable=1)
+    log.on_committed(3)
+    assert log.evict(10**9) == HELD
+    assert (log.cache_start, log.readable, log.flushed) == (1, 1, 3)
+    assert offsets(log.entries_between(1, 3)) == [1, 2]
+    assert offsets(log.entries_between(2, 3)) == [2]
+    with pytest.raises(AssertionError):
+        log.on_flushed(3, readable=4)
+    log.on_flushed(3, readable=3)
+    assert log.evict(10**9) == 2 * HELD
