@@ -27,7 +27,6 @@ from seaweedmq.model.bundle import BundleRun, EntryHeader, EntryKind
 from seaweedmq.model.segment import ReplicaKey
 from seaweedmq.ports import Buffers, Environment, Objects
 from seaweedmq.runtime.retrying import backoff, retrying, when
-from seaweedmq.runtime.signal import Signal
 from seaweedmq.storage.bundles.entries import SequenceEntries, new_nonce
 
 log = logging.getLogger(__name__)
@@ -76,8 +75,6 @@ class Bundler:
         """
         self.failure: StorageFailed | None = None
         """The reason why the last request failed; None once one has succeeded."""
-        self.progressed = Signal()
-        """Signal of each change of ``flushed``, of a log object, of ``failure`` or of the end of the sequence."""
         self._objects = objects
         self._entries = SequenceEntries(objects, broker_id)
         self._env = env
@@ -102,10 +99,10 @@ class Bundler:
         self._wake = asyncio.Event()
         self._wake_at: float | None = None
         self._deleter = BundleDeleter(
-            self._entries, pause_s=self._pause_s, is_over=lambda: self.is_over, begin=self._begin
+            self._entries, pause_s=self._pause_s, is_over=lambda: self.has_ended, begin=self._begin
         )
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._is_closed = False
+        self._is_pressed = False
+        """Whether memory is short since the last step."""
 
     @property
     def broker_id(self) -> str:
@@ -120,11 +117,6 @@ class Bundler:
     def has_ended(self) -> bool:
         """Whether another process ended the sequence: nothing more is flushed."""
         return self._puts.ended_at is not None
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing more is written, because the sequence ended or the bundler is closed."""
-        return self._is_closed or self.has_ended
 
     def open(self, source: BundleSource) -> None:
         """Take a segment; one at a time has a key."""
@@ -145,6 +137,11 @@ class Bundler:
     def roll(self, key: ReplicaKey, end_offset: int) -> None:
         """Write what bundles hold of a segment below an offset into log objects at once."""
         self._wanted[key] = max(end_offset, self._wanted.get(key, 0))
+        self._wake.set()
+
+    def relieve(self) -> None:
+        """Roll half of what bundles hold, the largest segments first: the memory of the broker is full."""
+        self._is_pressed = True
         self._wake.set()
 
     def release(self, key: ReplicaKey, below: int) -> None:
@@ -176,8 +173,8 @@ class Bundler:
         return end
 
     async def run(self) -> None:
-        """Cut, put, roll and delete until cancelled, closed, or the sequence ends."""
-        while not self.is_over:
+        """Cut, put, roll and delete until cancelled, or the sequence ends."""
+        while not self.has_ended:
             self._wake.clear()
             self._wake_at = self._step()
             try:
@@ -185,16 +182,6 @@ class Bundler:
                     await self._wake.wait()
             except TimeoutError:
                 continue
-
-    async def close(self) -> None:
-        """Stop at once. Requests that were sent may still be applied; on return no task runs."""
-        self._is_closed = True
-        self._wake.set()
-        self.progressed.fire()
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(set(self._tasks))
 
     def _reschedule(self) -> None:
         due_s = self._cutter.due_s()
@@ -210,7 +197,9 @@ class Bundler:
                 self._begin(self._write_log(action.run), f"write a log object of {action.run.key}")
             else:
                 self._bundle(action, now)
-        for roll in self._ledger.rolls(now, self._wanted):
+        pressed = self._ledger.largest(self._ledger.pinned_bytes // 2) if self._is_pressed else ()
+        self._is_pressed = False
+        for roll in self._ledger.rolls(now, {*self._wanted, *pressed}):
             self._begin(self._roll(roll), f"roll {roll.key}")
         times = (self._cutter.due_s(), self._puts.second_put_s(), now + TICK_S)
         return min(time for time in times if time is not None)
@@ -303,7 +292,6 @@ class Bundler:
             if key in self._sources:
                 self._sources[key].on_flushed(end)
             self._settle(key)
-        self.progressed.fire()
 
     def _end(self, number: int) -> None:
         log.error(
@@ -313,7 +301,6 @@ class Bundler:
         self._bundles.clear()
         for source in list(self._sources.values()):
             source.on_ended()
-        self.progressed.fire()
         self._wake.set()
         self._on_ended()
 
@@ -338,15 +325,14 @@ class Bundler:
             self._ledger.rolled(roll)
             source.on_log(content.file)
             self._settle(roll.key)
-            self.progressed.fire()
             self._wake.set()
 
     async def _create_log(self, content: LogContent) -> bool:
-        """Create a log object, retrying until it exists; return False if the bundler is over before that."""
+        """Create a log object, retrying until it exists; return False if the sequence ends before that."""
         trying = retrying(
             self._pause_s,
             on=StorageFailed,
-            stop=when(lambda: self.is_over),
+            stop=when(lambda: self.has_ended),
             on_retry=lambda _, error: self._note_failure(error),
         )
         try:
@@ -379,7 +365,6 @@ class Bundler:
         self.failure = error
         for source in list(self._sources.values()):
             source.on_failure()
-        self.progressed.fire()
 
     def _note_success(self) -> None:
         if self.failure is not None:
@@ -389,9 +374,7 @@ class Bundler:
                 source.on_failure()
 
     def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = self._spawn(work, name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._spawn(work, name)
 
 
 def _buffers(entries: Sequence[LogEntry]) -> list[bytes | memoryview]:

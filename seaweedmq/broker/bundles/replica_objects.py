@@ -81,7 +81,7 @@ class ReplicaObjects:
         """
         self.hurry()
         while self._flushed < self._replica.end:
-            if self._dropped or self._bundler.is_over:
+            if self._dropped or self._bundler.has_ended:
                 raise NotFound(f"{self._replica.name}: broker no longer holds a replica of this segment")
             if self._bundler.failure is not None:
                 raise fresh(self._bundler.failure)

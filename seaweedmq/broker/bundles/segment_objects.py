@@ -140,6 +140,10 @@ class SegmentObjects:
         """Put what is written into a bundle at once."""
         self._bundler.hurry()
 
+    def relieve(self) -> None:
+        """Have the largest segments of the broker rolled: its memory is full."""
+        self._bundler.relieve()
+
     def retire(self) -> None:
         """Write all frames so far into log objects at once."""
         self._retired_at = self._written
@@ -175,7 +179,7 @@ class SegmentObjects:
 
     @property
     def _is_over(self) -> bool:
-        return self.has_ended or self._held is not None or self._bundler.is_over
+        return self.has_ended or self._held is not None or self._bundler.has_ended
 
     def producers_below(self, offset: int) -> Sequence[ProducerState]:
         """See ``BundleSource``."""

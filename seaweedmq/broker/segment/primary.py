@@ -260,7 +260,10 @@ class OpenSegment:
 
     def evict(self, bytes_wanted: int) -> int:
         """Evict frames from memory: see ``budget.Evictable``."""
-        return self.log.evict(bytes_wanted)
+        freed = self.log.evict(bytes_wanted)
+        if freed < bytes_wanted and self.log.readable < self.log.flushed:
+            self.files.relieve()
+        return freed
 
     def forget_older(self, age_s: float) -> None:
         """Free frames that are in files and were in memory ``age_s`` seconds ago. Call at intervals."""

@@ -179,6 +179,9 @@ class SegmentFiles:
         """Flush what is written soon."""
         self._request_sync()
 
+    def relieve(self) -> None:
+        """Do nothing: flushed frames are readable."""
+
     async def probe(self) -> None:
         """Raise StorageFailed if storage accepts no writes at all. Call after a failure, before the next file."""
         self._unusable = True

@@ -52,6 +52,9 @@ class SegmentSink(Protocol):
     async def sync(self) -> None:
         """Flush all written frames. A failure is set as ``failure``, not raised."""
 
+    def relieve(self) -> None:
+        """Make flushed frames readable soon, because the memory of the broker is full."""
+
     def retire(self) -> None:
         """Complete the log file of what is written so far; ``sync`` then also makes it readable."""
 

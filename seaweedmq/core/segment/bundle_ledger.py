@@ -203,6 +203,16 @@ class BundleLedger:
         if pins is not None and not pins:
             del self._pins[key], self._sizes[key]
 
+    def largest(self, bytes_wanted: int) -> list[ReplicaKey]:
+        """Return the segments with the most pinned bytes, as many as have ``bytes_wanted`` together."""
+        chosen = []
+        for key, size in sorted(self._sizes.items(), key=lambda item: item[1], reverse=True):
+            if bytes_wanted <= 0:
+                break
+            chosen.append(key)
+            bytes_wanted -= size
+        return chosen
+
     def is_pinned(self, key: ReplicaKey) -> bool:
         """Whether bundles have frames of a segment that no log object holds."""
         return key in self._pins

@@ -59,6 +59,7 @@ class BundlingBroker:
     published: dict[int, list[bytes]] = field(default_factory=dict)
     """Payloads of each segment's records, one record a frame."""
     has_rejoined: bool = False
+    memory_bytes: int = 256 * MIB
 
     async def begin(self) -> None:
         env = Environment(lambda: 1_000_000, random.Random(self.broker_id))
@@ -76,7 +77,7 @@ class BundlingBroker:
         self.context = SegmentContext(
             config=self.config,
             store=MemorySegmentStore(lambda: 0),
-            budget=MemoryBudget(256 * MIB),
+            budget=MemoryBudget(self.memory_bytes),
             producers=ProducerPool.of(self.config),
             storage=ObjectStorage(
                 self.bundler,

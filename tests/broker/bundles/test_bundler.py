@@ -119,6 +119,21 @@ async def test_frames_that_no_log_object_has_stay_in_memory() -> None:
     await broker.stop()
 
 
+async def test_small_frames_that_fill_the_memory_are_rolled() -> None:
+    """Their overhead in memory is a multiple of their bytes, of which no limit of the ledger knows."""
+    objects = make_objects()
+    broker = await started(BundlingBroker(objects, memory_bytes=256 * KIB), 3)
+    async with asyncio.timeout(300):
+        for number in range(2_000):
+            await broker.publish(number % 3)
+    assert len(log_objects(objects.bucket)) < 60
+    assert broker.context.budget.peak <= 256 * KIB
+    for number in range(3):
+        await broker.acknowledged(number)
+    assert await read_back(objects.bucket) == broker.published
+    await broker.stop()
+
+
 async def test_a_sealed_segment_is_in_log_objects_only() -> None:
     objects = make_objects()
     broker = await started(BundlingBroker(objects), 2)
