@@ -42,7 +42,7 @@ from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.kafka.group_admin import groups_topic
 from seaweedmq.model.messages.calls import ReportEmptied, ReportSuspicions
-from seaweedmq.ports import BrokerApi, Dialer, Environment, MetaStore, SegmentStore, TableConverter
+from seaweedmq.ports import BrokerApi, Dialer, DirectoryStore, Environment, MetaStore, TableConverter
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.runtime.supervision import Supervisor
@@ -72,7 +72,7 @@ class Broker:
         *,
         config: BrokerConfig,
         env: Environment,
-        store: SegmentStore,
+        store: DirectoryStore,
         meta: MetaStore,
         dialer: Dialer,
         converter: TableConverter,

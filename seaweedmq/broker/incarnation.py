@@ -26,7 +26,7 @@ from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.model.broker import BrokerInfo, EtcdAccess
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.messages.calls import ReportEmptied
-from seaweedmq.ports import BrokerApi, Environment, MetaStore, SegmentStore, TableConverter
+from seaweedmq.ports import BrokerApi, DirectoryStore, Environment, MetaStore, TableConverter
 from seaweedmq.runtime.supervision import Supervisor
 
 
@@ -88,7 +88,7 @@ class IncarnationContext:
     clock: ConfirmedClock
     view: ClusterView
     meta: MetaStore
-    store: SegmentStore
+    store: DirectoryStore
     converter: TableConverter
     memory: BrokerMemory
     producers: ProducerPool

@@ -220,4 +220,4 @@ class LocalPartition:
         return None
 
     async def _files(self, segment: Segment) -> Sequence[SegmentFile]:
-        return await self._serving.store.list_files(self.topic.name, segment.id)
+        return await self._serving.store.list_files(self.topic.name, segment.id, uid=self.topic.uid)

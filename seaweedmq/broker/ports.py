@@ -19,7 +19,7 @@ from seaweedmq.errors import NotFound, StaleMetadata, Unavailable
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.segment import ProducerState, Segment
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import BrokerApi, Environment, MetaStore, SegmentStore
+from seaweedmq.ports import BrokerApi, DirectoryStore, Environment, MetaStore
 
 TOPICS_KNOWN_MAX = 1_000
 """Topics whose partitions are cached."""
@@ -83,7 +83,7 @@ class ClusterAccess:
 
     view: ClusterView
     meta: MetaStore
-    store: SegmentStore
+    store: DirectoryStore
     api: BrokerApi
     """The broker itself, which forwards calls that another one has to answer."""
     dial: Callable[[str], BrokerApi]

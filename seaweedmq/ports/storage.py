@@ -156,23 +156,35 @@ class StoredFiles(Protocol):
     async def check(self) -> None:
         """Raise StorageFailed unless the root exists and can be written."""
 
-    async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
-        """Return log and table files by (base_offset, kind, writer). Foreign names are logged once and ignored."""
+    async def list_files(
+        self, topic: TopicName, segment: int, *, uid: int | None = None, covering: int | None = None
+    ) -> list[SegmentFile]:
+        """Return log and table files by (base_offset, kind, writer). Foreign names are logged once and ignored.
+
+        Args:
+            topic: Name of the topic.
+            segment: Id of the segment.
+            uid: Uid of the topic, below which an object store has its files. None: the topic that the document of this
+                name describes, or without a document every topic of the name that is not deleted.
+            covering: Offset for which an earlier listing suffices if it has a file with it. Readers list without it
+                after NotFound, and before they report that records are missing.
+        """
 
     async def open(self, file: SegmentFile) -> LogReader:
-        """Open a file for reading."""
+        """Open a file for reading, or raise NotFound if it was deleted; on an object store its first read does."""
 
     async def open_input(self, file: SegmentFile) -> BlockingInput:
-        """Open a table, for a thread to read and then close, or raise NotFound if it was deleted."""
+        """Open a table, for a thread to read and then close; raises NotFound as :meth:`open`."""
 
     async def removed(self, topic: TopicName, uid: int) -> Mapping[int, int]:
         """Return the highest offset of each segment that ``record_removed`` recorded, by segment id."""
 
 
-class SegmentStore(StoredFiles, BlobStore, Protocol):
-    """The shared storage. ``codec`` defines its paths and formats; the store knows no brokers or metadata.
+class SegmentStore(StoredFiles, Protocol):
+    """The shared storage, a directory or an object store. ``codec`` defines its paths and formats.
 
-    Async methods raise StorageFailed if the storage fails or rejects the operation.
+    The store knows no brokers or metadata. Records reach a directory through :class:`DirectoryLogs`, and an object
+    store through :class:`LogObjects`. Async methods raise StorageFailed if the storage fails or rejects the operation.
     """
 
     @property
@@ -183,7 +195,8 @@ class SegmentStore(StoredFiles, BlobStore, Protocol):
         """Require the marker of this cluster from now on.
 
         While the root has no marker, or that of another cluster, every method except those for markers raises
-        StorageFailed, changes nothing and returns no listing. So does an append that is in progress.
+        StorageFailed, changes nothing and returns no listing. So does an append that is in progress. An object store,
+        which cannot be unmounted, may notice it some seconds late.
         """
 
     async def verify_root(self) -> None:
@@ -207,7 +220,7 @@ class SegmentStore(StoredFiles, BlobStore, Protocol):
         """
 
     async def replace_marker(self, marker: StorageMarker) -> None:
-        """Replace ``cluster.json``, atomically and durably.
+        """Replace ``cluster.json``, atomically and durably; an object store keeps a later one of another broker.
 
         Raises:
             StorageFailed: If the root has none, or that of another cluster.
@@ -226,30 +239,14 @@ class SegmentStore(StoredFiles, BlobStore, Protocol):
     async def space(self) -> StorageSpace | None:
         """Return the bytes that may still be written; None if the storage does not report them."""
 
-    async def create_log(
-        self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
-    ) -> LogWriter:
-        """Create a log file and write its preamble, or raise AlreadyExists."""
-
-    async def put_log(self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes) -> None:
-        """Create a log file with a preamble alone, or raise AlreadyExists.
-
-        Its name appears only once its content is durable, and is durable itself on return.
-        """
-
-    async def list_topic_files(self, topic: TopicName) -> list[SegmentFile]:
+    async def list_topic_files(self, topic: TopicName, *, uid: int | None = None) -> list[SegmentFile]:
         """Return ``list_files`` of all segments of a topic, by segment: one listing is cheaper than many."""
-
-    async def sync_files(self, files: Sequence[SegmentFile]) -> None:
-        """Fsync files of any writer, and their names. Missing files are ignored.
-
-        On return, the content at the time of the call survives the death of every machine.
-        """
 
     async def delete(self, files: Sequence[SegmentFile]) -> None:
         """Delete files, so that listings no longer show them; missing ones are ignored.
 
-        A table's retained link, for readers that found the table before, stays until ``sweep``.
+        For readers that found a table before, its retained link stays until ``sweep``. On an object store the table
+        itself does, if ``record_removed`` covers it.
         """
 
     async def record_removed(self, topic: TopicName, uid: int, removed: Mapping[int, int]) -> None:
@@ -258,32 +255,27 @@ class SegmentStore(StoredFiles, BlobStore, Protocol):
         The record outlives the files and the setting.
         """
 
-    async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
-        """Mark durably and permanently that a segment's files will be trusted. A repeated call has no effect.
-
-        Every ``is_fenced`` that begins after the return finds the fence. Conversely, a listing and reading of the files
-        after the return sees everything that was written before an ``is_fenced`` that found no fence.
-        """
-
-    async def is_fenced(self, topic: TopicName, uid: int, segment: int) -> bool:
-        """Whether a segment is fenced, pruned by its topic's document, or of a topic that was recreated.
-
-        Raises:
-            StorageFailed: If the answer is unknown, including if the topic has no document, for example after its
-                deletion.
-            Corrupt: If the topic's document is damaged.
-        """
-
-    async def put_documents(self, topic: TopicName, documents: Mapping[str, bytes], *, is_durable: bool = True) -> None:
-        """Replace ``topic.json``, ``lineage.json``, or both, by name.
+    async def put_documents(
+        self, topic: TopicName, documents: Mapping[str, bytes], *, uid: int, revision: int, is_durable: bool = True
+    ) -> None:
+        """Replace ``topic.json``, ``lineage.json``, or both, or documents of producers, by name.
 
         Each is replaced atomically, but not both at once.
 
-        Unless ``is_durable``, a power loss may remove or tear them until the next call.
+        Args:
+            topic: Name of the topic.
+            documents: The JSON objects by name.
+            uid: Uid of the topic.
+            revision: Revision of the metadata that the first two repeat, which only grows. An object store leaves a
+                document of the same or a later revision, since it may apply the write of a deposed leader late.
+            is_durable: If False, a power loss may remove or tear the documents until the next call.
+
+        Raises:
+            StorageFailed: If they may not be replaced now; on an object store also if this topic was deleted.
         """
 
     async def list_topics(self) -> list[TopicName]:
-        """Return the topics with a folder that is not empty, by name."""
+        """Return the topics with a folder that is not empty, by name; on an object store those not deleted."""
 
     async def with_folder(self, topics: Collection[TopicName]) -> frozenset[TopicName]:
         """Return those of the topics whose folder is not empty."""
@@ -307,7 +299,7 @@ class SegmentStore(StoredFiles, BlobStore, Protocol):
         """Claim a number durably.
 
         Raises:
-            AlreadyExists: If the number is taken.
+            AlreadyExists: If the number is taken; on an object store possibly by this very call.
             StorageFailed: If the number may or may not be taken now.
         """
 
@@ -318,7 +310,7 @@ class SegmentStore(StoredFiles, BlobStore, Protocol):
         """Delete claims; missing ones are ignored."""
 
     async def create_journal(self, name: str) -> LogWriter:
-        """Create a journal of groups, an append-only file beside the topics, or raise AlreadyExists."""
+        """Create a journal of groups, which only grows, beside the topics, or raise AlreadyExists."""
 
     async def list_journals(self) -> list[str]:
         """Return the names of all journals of groups, sorted."""
@@ -343,11 +335,89 @@ class SegmentStore(StoredFiles, BlobStore, Protocol):
             Corrupt: If the topic's document is damaged.
         """
 
-    async def delete_topic(self, topic: TopicName, uid: int) -> None:
-        """Move the topic's folders away at once, so that the name is free, and delete them.
+    async def delete_topic(self, topic: TopicName, uid: int, *, revision: int) -> None:
+        """Free the name of the topic at once, then delete its files.
+
+        ``revision`` is that of metadata without the topic, see :meth:`put_documents`; files of a recreated topic stay.
 
         ``deleted_topics`` includes the uid afterwards.
         """
 
     async def sweep_deleted(self) -> None:
-        """Delete folders that interrupted deletions of topics left behind."""
+        """Delete what interrupted deletions of topics left behind."""
+
+
+class DirectoryLogs(Protocol):
+    """The records of a directory: log files that grow, and the fences of their segments.
+
+    All methods raise StorageFailed as those of :class:`SegmentStore`.
+    """
+
+    async def create_log(
+        self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
+    ) -> LogWriter:
+        """Create a log file and write its preamble, or raise AlreadyExists."""
+
+    async def put_log(self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes) -> None:
+        """Create a log file with a preamble alone, or raise AlreadyExists.
+
+        Its name appears only once its content is durable, and is durable itself on return.
+        """
+
+    async def sync_files(self, files: Sequence[SegmentFile]) -> None:
+        """Fsync files of any writer, and their names. Missing files are ignored.
+
+        On return, the content at the time of the call survives the death of every machine.
+        """
+
+    async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
+        """Mark durably and permanently that a segment's files will be trusted. A repeated call has no effect.
+
+        Every ``is_fenced`` that begins after the return finds the fence. Conversely, a listing and reading of the files
+        after the return sees everything that was written before an ``is_fenced`` that found no fence.
+        """
+
+    async def is_fenced(self, topic: TopicName, uid: int, segment: int) -> bool:
+        """Whether a segment is fenced, pruned by its topic's document, or of a topic that was recreated.
+
+        Raises:
+            StorageFailed: If the answer is unknown, including if the topic has no document, for example after its
+                deletion.
+            Corrupt: If the topic's document is damaged.
+        """
+
+
+class DirectoryStore(SegmentStore, DirectoryLogs, BlobStore, Protocol):
+    """The shared storage on a directory, with its records."""
+
+
+class LogObjects(Protocol):
+    """The records of an object store, in objects that are created whole and have their end in their name."""
+
+    async def create_log_object(
+        self,
+        topic: TopicName,
+        uid: int,
+        segment: int,
+        *,
+        base_offset: int,
+        end_offset: int,
+        writer: str,
+        content: Sequence[bytes | memoryview],
+    ) -> SegmentFile:
+        """Create the log object of offsets ``[base_offset, end_offset)``; a repeated call has no effect.
+
+        Args:
+            topic: Name of the topic.
+            uid: Uid of the topic.
+            segment: Id of the segment.
+            base_offset: Offset of the first frame.
+            end_offset: End of the last frame, exclusive.
+            writer: Id of the broker, which creates these offsets once.
+            content: The preamble and all frames.
+
+        Raises:
+            Corrupt: If the name is taken by other content.
+            InvalidArgument: If there are no offsets, or the writer cannot be part of a name.
+            StorageFailed: If it may or may not exist now.
+        """

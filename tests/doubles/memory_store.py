@@ -232,12 +232,14 @@ class MemorySegmentStore:
         self.files[path] = MemoryFile(bytearray(preamble), self.wall_us(), writer, len(preamble), named=True)
         self.sync_names(path.rpartition("/")[0])
 
-    async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
+    async def list_files(
+        self, topic: TopicName, segment: int, *, uid: int | None = None, covering: int | None = None
+    ) -> list[SegmentFile]:
         await self._turn(StorageOp.LIST, topic_dir(topic))
         found = self._listed(f"{log_dir(topic, segment)}/") + self._tables(topic, segment)
         return sorted(found, key=lambda f: (f.base_offset, f.kind, f.writer, f.end_offset or 0))
 
-    async def list_topic_files(self, topic: TopicName) -> list[SegmentFile]:
+    async def list_topic_files(self, topic: TopicName, *, uid: int | None = None) -> list[SegmentFile]:
         await self._turn(StorageOp.LIST, topic_dir(topic))
         found = self._listed(f"{topic_dir(topic)}/")
         return sorted(found, key=lambda f: (f.segment, f.base_offset, f.kind, f.writer, f.end_offset or 0))
@@ -297,7 +299,9 @@ class MemorySegmentStore:
         found = topic_from_document(bytes(document.data))
         return found.uid != uid or segment in found.pruned
 
-    async def put_documents(self, topic: TopicName, documents: Mapping[str, bytes], *, is_durable: bool = True) -> None:
+    async def put_documents(
+        self, topic: TopicName, documents: Mapping[str, bytes], *, uid: int, revision: int, is_durable: bool = True
+    ) -> None:
         for name, content in documents.items():
             path = document_path(topic, name)
             if is_durable:
@@ -425,7 +429,7 @@ class MemorySegmentStore:
     async def sweep_deleted(self) -> None:
         """Do nothing: deletions are atomic here."""
 
-    async def delete_topic(self, topic: TopicName, uid: int) -> None:
+    async def delete_topic(self, topic: TopicName, uid: int, *, revision: int) -> None:
         """Record that a topic was deleted, and delete its folder unless it is of a recreated topic."""
         folder = topic_dir(topic)
         await self._turn(StorageOp.DELETE, folder)

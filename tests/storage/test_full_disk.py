@@ -32,7 +32,7 @@ async def a_log(store: FileSegmentStore) -> None:
 
 
 async def documents(store: FileSegmentStore) -> None:
-    await store.put_documents(NAME, {"topic.json": b"{}" * 1_000, "lineage.json": b"{}"})
+    await store.put_documents(NAME, {"topic.json": b"{}" * 1_000, "lineage.json": b"{}"}, uid=7, revision=1)
 
 
 async def tables(store: FileSegmentStore) -> None:
@@ -132,7 +132,7 @@ def test_what_could_not_be_flushed_is_discarded(tmp_path: Path) -> None:
 
 async def test_a_fence_takes_only_its_name_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = FileSegmentStore(tmp_path)
-    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())}, uid=7, revision=1)
     monkeypatch.setattr(Path, "write_bytes", lambda path, _: (path.touch(), _full()))
     assert not await store.is_fenced(NAME, 7, 0)
     await store.fence(NAME, 7, 0)
@@ -143,7 +143,7 @@ async def test_a_fence_takes_only_its_name_without_room(tmp_path: Path, monkeypa
 
 async def test_clocks_are_read_and_names_swept_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = FileSegmentStore(tmp_path)
-    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())}, uid=7, revision=1)
     await write_log(store, 0, [make_frame(0, 10)])
     convert_files(DirectoryPlace(tmp_path), make_topic(), await logs_of(store), None, 5_000)
     monkeypatch.setattr(Path, "touch", _full)

@@ -91,7 +91,9 @@ class Documents:
             if topic is None or not self._metadata.leading:
                 return
             try:
-                await self._store.put_documents(name, {TOPIC_DOCUMENT: topic_document(topic)})
+                documents = {TOPIC_DOCUMENT: topic_document(topic)}
+                revision = self._metadata.view.version
+                await self._store.put_documents(name, documents, uid=topic.uid, revision=revision)
             except StorageFailed as error:
                 self._failures_log.add(f"document write of {name}", error)
 
@@ -128,7 +130,7 @@ class Documents:
         if topic is None:
             self._lines.pop(name, None)
             return
-        segments = tuple(self._metadata.view.segments_of(name).values())
+        segments, revision = tuple(self._metadata.view.segments_of(name).values()), self._metadata.view.version
         lines = self._lines.setdefault(name, _Lines())
         await lines.learn(segments)
         if len(segments) > LINES_AT_ONCE:
@@ -136,7 +138,7 @@ class Documents:
         else:
             lineage = lineage_document(name, segments, lines.of)
         documents = {TOPIC_DOCUMENT: topic_document(topic), LINEAGE_DOCUMENT: lineage}
-        await self._store.put_documents(name, documents, is_durable=is_durable)
+        await self._store.put_documents(name, documents, uid=topic.uid, revision=revision, is_durable=is_durable)
 
     async def delete(self, name: TopicName) -> None:
         """Delete the files of a deleted topic of this name, if any, once its primaries have dropped it.
@@ -150,7 +152,7 @@ class Documents:
             async with self._writing:
                 if deletions.get(name) != deletion:
                     continue  # another task was faster, and another deletion may follow
-                await self._store.delete_topic(name, deletion.uid)
+                await self._store.delete_topic(name, deletion.uid, revision=self._metadata.view.version)
                 revision = await self._metadata.transact([], [Delete(keys.deletion_key(name))])
                 await self._metadata.view.wait_revision(revision or 0)
 

@@ -37,7 +37,7 @@ from seaweedmq.model.messages.calls import ReportSuspicions
 from seaweedmq.model.messages.replication import SegmentRef
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import BrokerApi, Environment, SegmentStore
+from seaweedmq.ports import BrokerApi, DirectoryStore, Environment
 from seaweedmq.runtime.grouped_logger import named
 from seaweedmq.runtime.retrying import backoff
 
@@ -73,7 +73,7 @@ class Leader:
         self,
         *,
         metadata: Metadata,
-        store: SegmentStore,
+        store: DirectoryStore,
         env: Environment,
         clock: ConfirmedClock,
         host: HostBroker,

@@ -12,7 +12,7 @@ from seaweedmq.model.messages.calls import Fence, Seal, WriteOut
 from seaweedmq.model.messages.replication import SealedLog, SegmentRef
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import BrokerApi, SegmentStore
+from seaweedmq.ports import BrokerApi, DirectoryStore
 from seaweedmq.runtime.grouped_logger import GroupedLogger
 from seaweedmq.storage.read.recovery import recover_segment
 
@@ -35,7 +35,7 @@ class Sealer:
     def __init__(
         self,
         view: ClusterView,
-        store: SegmentStore,
+        store: DirectoryStore,
         dial: Callable[[str], BrokerApi],
         await_expired_leases: Callable[[], Awaitable[None]],
         severity: Callable[[str], int],
@@ -89,7 +89,7 @@ class Sealer:
         return None
 
     async def _sync_logs(self, topic: Topic, segment: Segment) -> None:
-        files = await self._store.list_files(topic.name, segment.id)
+        files = await self._store.list_files(topic.name, segment.id, uid=topic.uid)
         await self._store.sync_files([f for f in files if f.kind is FileKind.LOG])
 
     async def _by_primary(self, topic: Topic, segment: Segment, primary: str, timeout_s: float) -> SealedLog | None:

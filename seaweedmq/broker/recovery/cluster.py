@@ -29,7 +29,7 @@ from seaweedmq.errors import Corrupt, InvalidArgument
 from seaweedmq.model.cluster import STORAGE_FORMAT, ClusterIdentity, StorageMarker
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.topic import LowWatermarks, TopicName
-from seaweedmq.ports import Delete, Entry, MetaStore, Put, SegmentStore
+from seaweedmq.ports import Delete, DirectoryStore, Entry, MetaStore, Put
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ async def _report_nothing(_: Plan) -> None:
 
 
 async def recover_cluster(
-    store: SegmentStore,
+    store: DirectoryStore,
     meta: MetaStore,
     *,
     apply: bool,
@@ -109,7 +109,7 @@ async def recover_cluster(
     return plan
 
 
-async def is_recovery_due(store: SegmentStore, meta: MetaStore) -> bool:
+async def is_recovery_due(store: DirectoryStore, meta: MetaStore) -> bool:
     """Whether etcd is lost or behind the storage. False for a cluster that does not exist yet.
 
     Raises InvalidArgument if they do not belong together, and StorageFailed or Unavailable if one cannot be read.
@@ -187,7 +187,7 @@ def _with_segments(known: KnownTopic, entries: Mapping[str, Entry]) -> KnownTopi
 
 
 async def _plan(
-    store: SegmentStore,
+    store: DirectoryStore,
     marker: StorageMarker | None,
     found: _Found,
     state: EtcdCondition,
@@ -245,7 +245,7 @@ async def _plan(
 
 
 def _check_related(
-    store: SegmentStore, marker: StorageMarker | None, found: _Found, uids: Mapping[TopicName, int]
+    store: DirectoryStore, marker: StorageMarker | None, found: _Found, uids: Mapping[TopicName, int]
 ) -> None:
     """Raise InvalidArgument for an etcd without identity all of whose topics the recovery would remove."""
     if found.identity is not None or not found.topics:

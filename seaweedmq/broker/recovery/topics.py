@@ -21,7 +21,7 @@ from seaweedmq.errors import Corrupt, NotFound, Unsupported
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.ports import SegmentStore
+from seaweedmq.ports import DirectoryStore, SegmentStore
 from seaweedmq.storage.read.recovery import recover_segment
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class FoundTopic:
 
 
 async def find_topic(
-    store: SegmentStore, name: TopicName, known: KnownTopic | None, *, generation: int, apply: bool, now_us: int
+    store: DirectoryStore, name: TopicName, known: KnownTopic | None, *, generation: int, apply: bool, now_us: int
 ) -> FoundTopic:
     """Read one topic from the storage and reconstruct it. Raises StorageFailed if the storage cannot be read.
 
@@ -209,7 +209,7 @@ async def _with_producers(store: SegmentStore, topic: Topic, segment: Segment, d
         return segment
 
 
-async def _ends(store: SegmentStore, topic: Topic, records: Mapping[int, Segment], *, apply: bool) -> dict[int, int]:
+async def _ends(store: DirectoryStore, topic: Topic, records: Mapping[int, Segment], *, apply: bool) -> dict[int, int]:
     """Return the end offsets, from their files, of segments whose sealing was not recorded."""
     ends = {}
     for number in unsealed(topic, records):

@@ -11,7 +11,7 @@ from seaweedmq.broker.segment.replicate import ReplicationContext
 from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.segment import Segment
-from seaweedmq.ports import Environment, SegmentStore
+from seaweedmq.ports import DirectoryStore, Environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class SegmentContext:
     """The context of all open segments of one broker incarnation."""
 
     config: BrokerConfig
-    store: SegmentStore
+    store: DirectoryStore
     budget: MemoryBudget
     producers: ProducerPool
     sync_rounds: SyncRounds

@@ -22,7 +22,7 @@ from seaweedmq.model.messages.calls import NoteProgress
 from seaweedmq.model.messages.frames import FrameHead, Frames
 from seaweedmq.model.segment import ReplicaKey, Segment
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.ports import Environment, SegmentStore
+from seaweedmq.ports import DirectoryStore, Environment
 from seaweedmq.runtime.retrying import backoff, retrying
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class FollowerService:
         config: BrokerConfig,
         env: Environment,
         view: ClusterView,
-        store: SegmentStore,
+        store: DirectoryStore,
         memory: BrokerMemory,
         producers: ProducerPool,
         broker_id: str,

@@ -12,7 +12,7 @@ from seaweedmq.core.files.retention import synced_writer
 from seaweedmq.errors import AlreadyExists
 from seaweedmq.model.segment import ProducerState, Segment
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import LogWriter, SegmentStore
+from seaweedmq.ports import DirectoryStore, LogWriter
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class LogFileCreator:
 
     def __init__(
         self,
-        store: SegmentStore,
+        store: DirectoryStore,
         topic: Topic,
         segment: Segment,
         writer_id: str,
@@ -89,7 +89,7 @@ class LogFileCreator:
 
 
 async def create_log_file(
-    store: SegmentStore,
+    store: DirectoryStore,
     topic: Topic,
     segment: Segment,
     base: int,

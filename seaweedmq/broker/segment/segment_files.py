@@ -19,7 +19,7 @@ from seaweedmq.errors import StorageFailed
 from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
-from seaweedmq.ports import Environment, SegmentStore
+from seaweedmq.ports import DirectoryStore, Environment
 from seaweedmq.runtime.retrying import backoff
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class SegmentFiles:
         segment: Segment,
         segment_log: SegmentLog,
         *,
-        store: SegmentStore,
+        store: DirectoryStore,
         log_files: LogFileCreator,
         roll_bytes: int,
         env: Environment,

@@ -18,7 +18,7 @@ from seaweedmq.errors import AlreadyExists, NotFound, SeaweedMQError, StorageFai
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import LogWriter, SegmentStore
+from seaweedmq.ports import DirectoryStore, LogWriter
 from seaweedmq.runtime.retrying import backoff
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class ReplicaWriter:
 
     def __init__(
         self,
-        store: SegmentStore,
+        store: DirectoryStore,
         topic: Topic,
         segment: Segment,
         replica: Replica,

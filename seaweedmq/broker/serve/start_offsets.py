@@ -81,7 +81,7 @@ class StartOffsets:
         try:
             starts = dict(await self._store.removed(topic.name, topic.uid))
             if topic.expires:
-                starts = _kept_from(await self._store.list_topic_files(topic.name), starts)
+                starts = _kept_from(await self._store.list_topic_files(topic.name, uid=topic.uid), starts)
             listing.starts, listing.at = starts, asyncio.get_running_loop().time()
         except SeaweedMQError as error:
             log.info("listing failed: %s, statistics use older start offsets: %s; retrying", topic.name, error)

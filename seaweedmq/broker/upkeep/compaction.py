@@ -82,7 +82,7 @@ class AutoCompaction:
     async def _topic(self, topic: Topic, steps: int) -> int:
         """Merge due tables of a topic; return the number of steps left. 0 means that more may be due."""
         tables: defaultdict[int, list[SegmentFile]] = defaultdict(list)
-        for file in await self._store.list_topic_files(topic.name):
+        for file in await self._store.list_topic_files(topic.name, uid=topic.uid):
             if file.kind is FileKind.TABLE:
                 tables[file.segment].append(file)
         for number, segment in list(self._view.segments_of(topic.name).items()):
@@ -96,7 +96,7 @@ class AutoCompaction:
                 steps -= 1
                 if not await self._merge(topic, merge):
                     break
-                listed = await self._store.list_files(topic.name, number)
+                listed = await self._store.list_files(topic.name, number, uid=topic.uid)
                 files = [f for f in listed if f.kind is FileKind.TABLE]
         return steps
 

@@ -118,7 +118,7 @@ class Conversion:
             return
         # One listing of the topic: listing by segment would read the shared folder of tables each time.
         files: defaultdict[int, list[SegmentFile]] = defaultdict(list)
-        for file in await self._store.list_topic_files(topic.name):
+        for file in await self._store.list_topic_files(topic.name, uid=topic.uid):
             files[file.segment].append(file)
         for segment in mine:
             logs = [f for f in files[segment.id] if f.kind is FileKind.LOG]

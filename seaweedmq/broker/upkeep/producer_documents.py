@@ -39,7 +39,8 @@ class ProducerDocuments:
         try:
             while due:
                 some = dict(list(due.items())[:WRITTEN_AT_ONCE])
-                await self._store.put_documents(topic.name, {producers_document(n): text for n, text in some.items()})
+                documents = {producers_document(n): text for n, text in some.items()}
+                await self._store.put_documents(topic.name, documents, uid=topic.uid, revision=0)
                 due = {number: text for number, text in due.items() if number not in some}
         except StorageFailed as error:
             self._due[topic.name] = topic.uid, due

@@ -132,10 +132,10 @@ class Retention:
         elif self._files_due.get(name, 0) <= self._loop.time():
             await self._expire(topic, list(segments.values()))
 
-    async def _files_of(self, name: TopicName) -> defaultdict[int, list[SegmentFile]]:
+    async def _files_of(self, topic: Topic) -> defaultdict[int, list[SegmentFile]]:
         """Return a topic's files by segment id."""
         files: defaultdict[int, list[SegmentFile]] = defaultdict(list)
-        for file in await self._store.list_topic_files(name):
+        for file in await self._store.list_topic_files(topic.name, uid=topic.uid):
             files[file.segment].append(file)
         return files
 
@@ -145,7 +145,7 @@ class Retention:
         return now if now is not None and now.uid == topic.uid else None
 
     async def _expire(self, topic: Topic, segments: Sequence[Segment]) -> None:
-        files = await self._files_of(topic.name)
+        files = await self._files_of(topic)
         if self._current(topic) is None:
             return  # the files may belong to a recreated topic
         seen, steady_s = self._seen_tables(topic), self._clock.read()

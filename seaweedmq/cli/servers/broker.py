@@ -26,7 +26,7 @@ from seaweedmq.rpc.server import serve
 from seaweedmq.runtime.loop_watch import LoopWatch
 from seaweedmq.runtime.process.boot_clock import boot_s
 from seaweedmq.runtime.process.open_files import PART, files_max, within_open_files
-from seaweedmq.storage.store.files import open_store
+from seaweedmq.storage.store.files import open_directory_store
 from seaweedmq.storage.tables.converter import ProcessTableConverter
 
 STOP_GRACE_S = 2.0
@@ -63,7 +63,7 @@ async def run_broker(
     async with contextlib.AsyncExitStack() as stack:
         rng = random.Random(secrets.randbits(64))
         process = OwnProcess()
-        store = open_store(storage)
+        store = open_directory_store(storage)
         stack.push_async_callback(store.close)
         await store.read_marker()  # a missing folder fails before any wait
         meta = EtcdMetaStore(etcd, timeout_s=min(2.0, config.lease_ttl_s / 4), rng=rng)

@@ -15,8 +15,8 @@ from seaweedmq.cli.servers.etcd import wait_for_etcd
 from seaweedmq.coordination.etcd import EtcdMetaStore
 from seaweedmq.errors import Conflict
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import SegmentStore
-from seaweedmq.storage.store.files import open_store
+from seaweedmq.ports import DirectoryStore
+from seaweedmq.storage.store.files import open_directory_store
 
 CALL_TIMEOUT_S = 5.0
 """Timeout in seconds of one etcd call: a listing may be large."""
@@ -78,11 +78,11 @@ async def recover_local(storage: str, etcd: str, etcd_timeout_s: float, *, is_ow
 @contextlib.asynccontextmanager
 async def _opened(
     storage: str, etcd: str, etcd_timeout_s: float
-) -> AsyncIterator[tuple[SegmentStore, EtcdMetaStore, random.Random]]:
+) -> AsyncIterator[tuple[DirectoryStore, EtcdMetaStore, random.Random]]:
     """Yield the storage, and etcd once it answers."""
     async with contextlib.AsyncExitStack() as stack:
         rng = random.Random(secrets.randbits(64))
-        store = open_store(storage)
+        store = open_directory_store(storage)
         stack.push_async_callback(store.close)
         await store.read_marker()  # a missing folder fails before the wait for etcd
         meta = EtcdMetaStore(etcd, timeout_s=CALL_TIMEOUT_S, rng=rng)
@@ -91,7 +91,7 @@ async def _opened(
         yield store, meta, rng
 
 
-def _with_ends(store: SegmentStore, planned: Callable[[Plan, Ends], None]) -> Callable[[Plan], Awaitable[None]]:
+def _with_ends(store: DirectoryStore, planned: Callable[[Plan, Ends], None]) -> Callable[[Plan], Awaitable[None]]:
     async def report(plan: Plan) -> None:
         planned(plan, {topic.topic.name: await end_offsets(store, topic) for topic in plan.topics})
 

@@ -96,7 +96,7 @@ class InventoryHandlers(HandlerGroup):
         """Return the bytes of files by the first slot of their segment."""
         segments = self._directory.view.segments_of(topic.topic.name)
         sizes: Counter[int] = Counter()
-        for file in await self._store.list_topic_files(topic.topic.name):
+        for file in await self._store.list_topic_files(topic.topic.name, uid=topic.topic.uid):
             if file.segment in segments:
                 sizes[segments[file.segment].slots.lo] += file.size_bytes
         return sizes

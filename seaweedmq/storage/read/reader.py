@@ -75,7 +75,8 @@ async def read_segment(
     damaged: dict[str, Corrupt] = {}
     while position < end_offset:
         before, vanished = position, False
-        files = await store.list_files(topic.name, segment)
+        covering = position if not fruitless and not damaged else None
+        files = await store.list_files(topic.name, segment, uid=topic.uid, covering=covering)
         passed = set(damaged)
         try:
             while position < end_offset and (file := file_at(files, position, passed)) is not None:

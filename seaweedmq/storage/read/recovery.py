@@ -48,7 +48,7 @@ async def recover_segment(store: StoredFiles, topic: Topic, segment: Segment) ->
     several files hold count once. Raises Corrupt if a file has damage other than a torn tail, files contradict each
     other, or records are missing that were certainly flushed, and names file and position.
     """
-    files = await store.list_files(topic.name, segment.id)
+    files = await store.list_files(topic.name, segment.id, uid=topic.uid)
     # A frozen broker may have written after its segment was sealed: those frames are not part of it.
     limit = math.inf if segment.end_offset is None else segment.end_offset
     logs = [f for f in files if f.kind is FileKind.LOG and f.base_offset <= limit]
@@ -111,7 +111,7 @@ async def earliest_offset(store: StoredFiles, topic: Topic, segment: Segment) ->
     if not topic.expires:
         return first_needed(topic, segment, (), removed)
     for _ in range(LISTINGS_MAX):
-        files = await store.list_files(topic.name, segment.id)
+        files = await store.list_files(topic.name, segment.id, uid=topic.uid)
         try:
             return first_needed(topic, segment, await _first_sound(store, topic, files), removed)
         except NotFound:

@@ -110,7 +110,7 @@ class _Search:
         """Return the stored offsets as pieces, by the files that hold them."""
         topic = self._topic
         removed = await self._store.removed(topic.name, topic.uid)
-        files = await self._store.list_files(topic.name, self._segment)
+        files = await self._store.list_files(topic.name, self._segment, uid=topic.uid)
         lowest = min((f.base_offset for f in files), default=end) if topic.expires else 0
         return cover(files, max(start, lowest, removed.get(self._segment, 0)), end)
 

@@ -35,7 +35,7 @@ class FileSegmentStore(SegmentFiles, TopicFolders, BlobFiles):
 
     @property
     def uri(self) -> str:
-        """URI by which ``open_store`` opens the same store."""
+        """URI by which ``open_directory_store`` opens the same store."""
         return self.place.root.as_uri()
 
     async def verify_root(self) -> None:
@@ -130,7 +130,7 @@ class FileSegmentStore(SegmentFiles, TopicFolders, BlobFiles):
         return False
 
 
-def open_store(uri: str) -> FileSegmentStore:
+def open_directory_store(uri: str) -> FileSegmentStore:
     """Return the store at a path or ``file://`` URI, without access to it; ``check()`` tests whether it is usable."""
     return FileSegmentStore(DirectoryPlace.parse(uri).root)
 

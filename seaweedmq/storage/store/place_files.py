@@ -24,8 +24,11 @@ class PlaceFiles:
         """Raise StorageFailed unless the storage answers."""
         await asyncio.to_thread(self._place.exists)
 
-    async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
+    async def list_files(
+        self, topic: TopicName, segment: int, *, uid: int | None = None, covering: int | None = None
+    ) -> list[SegmentFile]:
         """List the log and table files of a segment, ordered by base offset."""
+        del uid, covering  # the place knows the uid of its topic; each listing is new
 
         def listed() -> list[SegmentFile]:
             with failing("list files of", self._place.where(topic_dir(topic))):

@@ -74,15 +74,19 @@ class SegmentFiles(GuardedCalls):
                 f"log file {self.place.path(final)} exists: a writer begins a file at an offset once"
             ) from None
 
-    async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
+    async def list_files(
+        self, topic: TopicName, segment: int, *, uid: int | None = None, covering: int | None = None
+    ) -> list[SegmentFile]:
         """List the log and table files of a segment, ordered by base offset."""
+        del uid, covering  # a folder is of one topic, and cheap to list
         files = await self._run(
             self._reads, "list files of", paths.topic_dir(topic), lambda: self.place.segment_files(topic, segment)
         )
         return sorted(files, key=lambda f: (f.base_offset, f.kind, f.writer, f.end_offset or 0))
 
-    async def list_topic_files(self, topic: TopicName) -> list[SegmentFile]:
+    async def list_topic_files(self, topic: TopicName, *, uid: int | None = None) -> list[SegmentFile]:
         """List the log and table files of a topic, ordered by segment, then base offset."""
+        del uid  # the folder is of one topic
         files = await self._run(
             self._reads, "list files of", paths.topic_dir(topic), lambda: self.place.topic_files(topic)
         )

@@ -23,8 +23,11 @@ from seaweedmq.storage.store.retained_tables import sweep_retained
 class TopicFolders(GuardedCalls):
     """The folders of topics. Methods raise StorageFailed if the storage fails or lacks the marker of its cluster."""
 
-    async def put_documents(self, topic: TopicName, documents: Mapping[str, bytes], *, is_durable: bool = True) -> None:
+    async def put_documents(
+        self, topic: TopicName, documents: Mapping[str, bytes], *, uid: int, revision: int, is_durable: bool = True
+    ) -> None:
         """Replace documents of a topic, each atomically, and durably if ``is_durable``."""
+        del uid, revision  # renames of one leader are in order
 
         def put() -> None:
             directory = self._make_folder(paths.topic_dir(topic))
@@ -87,8 +90,9 @@ class TopicFolders(GuardedCalls):
         except FileNotFoundError:
             raise self._missing_document(topic) from None
 
-    async def delete_topic(self, topic: TopicName, uid: int) -> None:
+    async def delete_topic(self, topic: TopicName, uid: int, *, revision: int) -> None:
         """Record that a topic was deleted, and delete its folder unless it is of a recreated topic."""
+        del revision  # renames of one leader are in order
 
         def delete() -> None:
             claims.record_deleted(self.place, uid)

@@ -201,10 +201,12 @@ async def test_the_primary_of_a_topic_that_was_deleted_and_made_anew_acknowledge
     testbed.etcd.server.stop()
     await without_lease(testbed, primary)
     await publisher.store()
-    await testbed.store.delete_topic(NAME, topic.uid)
+    await testbed.store.delete_topic(NAME, topic.uid, revision=9)
     await publisher.send()
     assert isinstance(await publisher.stream.failure(), StorageFailed)
-    await testbed.store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(replace(topic, uid=topic.uid + 1))})
+    await testbed.store.put_documents(
+        NAME, {TOPIC_DOCUMENT: topic_document(replace(topic, uid=topic.uid + 1))}, uid=7, revision=1
+    )
     await testbed.until(lambda: primary.inspect.segments[NAME, 0].stage is SegmentStage.FENCED)
     with pytest.raises(StaleMetadata):
         await primary.publisher()

@@ -124,7 +124,7 @@ async def test_a_topic_whose_folder_is_another_ones_is_not_created(
     first, second = await byte_clients(testbed, 2)
     topic = replace((await testbed.topic(first.host, ORDERS, partitions=1)).topic, uid=7)
     await first.host.api.call(DeleteTopic(ORDERS))
-    await testbed.store.put_documents(ORDERS, {TOPIC_DOCUMENT: topic_document(topic)})
+    await testbed.store.put_documents(ORDERS, {TOPIC_DOCUMENT: topic_document(topic)}, uid=7, revision=1)
     for asked in (first, second, second):
         reply = await ask(asked, named("orders"), create=True)
         assert codes(reply) == [("orders", Code.INVALID_TOPIC_EXCEPTION)]

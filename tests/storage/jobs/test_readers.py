@@ -16,7 +16,7 @@ from tests.support.segments import NAME, logs_of, make_frame, make_segment, make
 async def test_it_reads_on_and_every_record_once(store: FileSegmentStore, after_chunks: int) -> None:
     documents = {TOPIC_DOCUMENT: topic_document(make_topic())}
     documents[LINEAGE_DOCUMENT] = lineage_document(NAME, [make_segment()])
-    await store.put_documents(NAME, documents)
+    await store.put_documents(NAME, documents, uid=7, revision=1)
     for base in range(0, 120, 10):
         await write_log(store, base, [make_frame(base, 10)])
         convert_files(store.place, make_topic(), await logs_of(store), None, 2_000)

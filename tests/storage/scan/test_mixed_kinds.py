@@ -26,8 +26,8 @@ async def test_plain_records_lack_columns(tmp_path: Path, is_converted: bool, ch
     numbers = pa.schema([pa.field("number", pa.int64(), nullable=False)])
     store = FileSegmentStore(tmp_path)
     topic = make_topic(schema_to_bytes(numbers))
-    await store.put_documents(NAME, {"topic.json": topic_document(topic)})
-    await store.put_documents(NAME, {"lineage.json": lineage_document(NAME, [make_segment()])})
+    await store.put_documents(NAME, {"topic.json": topic_document(topic)}, uid=7, revision=1)
+    await store.put_documents(NAME, {"lineage.json": lineage_document(NAME, [make_segment()])}, uid=7, revision=1)
     frames = [
         make_frame(0, 1),
         make_frame(1, 2, schema=numbers),

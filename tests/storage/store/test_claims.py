@@ -124,7 +124,7 @@ async def test_topics_whose_folder_holds_anything_are_found(store: Store) -> Non
 async def test_a_deleted_topic_is_on_record(store: Store) -> None:
     put(store, log_path(NAME, 1, 0, "b-1"))
     assert await store.deleted_topics() == frozenset()
-    await store.delete_topic(NAME, 7)
+    await store.delete_topic(NAME, 7, revision=9)
     assert await store.deleted_topics() == {7}
     assert await store.list_topics() == []
     assert not await store.has_topics()
@@ -135,7 +135,7 @@ async def test_the_oldest_records_of_deleted_topics_go(tmp_path: Path, monkeypat
     monkeypatch.setattr(claims, "DELETED_TOPICS_SPARE", 2)
     store = FileSegmentStore(tmp_path)
     for uid in range(20):
-        await store.delete_topic(NAME, uid)
+        await store.delete_topic(NAME, uid, revision=9)
         assert uid in await store.deleted_topics()
         assert len(await store.deleted_topics()) <= 7
     assert {19, 18, 17, 16, 15} <= await store.deleted_topics()

@@ -26,7 +26,7 @@ async def use(store: FileSegmentStore, name: TopicName, uid: int) -> None:
     files.table(0, 10)
     files.log(10, 20)
     rebuild_log(store.place, files.topic)
-    await store.put_documents(name, {TOPIC_DOCUMENT: topic_document(topic)})
+    await store.put_documents(name, {TOPIC_DOCUMENT: topic_document(topic)}, uid=7, revision=1)
     await store.fence(name, uid, 0)
     assert await store.is_fenced(name, uid, 0)
     sink = StagedSink(store.place, name, "s" * NAME_LENGTH_MAX)
@@ -43,7 +43,7 @@ async def test_a_name_of_any_length_is_used_deleted_and_used_again(store: FileSe
     name = TopicName("n" * NAME_LENGTH_MAX, "t" * length)
     for uid in (2**63 - 1, 2**63 - 2):
         await use(store, name, uid)
-        await store.delete_topic(name, uid)
+        await store.delete_topic(name, uid, revision=9)
         assert set(tree(store.place.root)) == {
             deleted_topic_path(uid),
             f"{sink_marks_dir(name)}/{sink_mark('s' * NAME_LENGTH_MAX, uid)}",
@@ -60,12 +60,12 @@ async def test_what_an_interrupted_deletion_of_an_earlier_release_left_goes(stor
     (left / "log/records").touch()
     others = store.place.root / "topics/shop/.deleted-orders-70-0"
     others.mkdir()
-    await store.delete_topic(NAME, 7)
+    await store.delete_topic(NAME, 7, revision=9)
     assert (left.exists(), others.exists()) == (False, True)
 
 
 async def test_a_full_disk_takes_names_if_records_go(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())}, uid=7, revision=1)
     await write_log(store, 0, [bytes(1_000)])
     rename = Path.rename
 
@@ -76,14 +76,14 @@ async def test_a_full_disk_takes_names_if_records_go(store: FileSegmentStore, mo
 
     monkeypatch.setattr(Path, "rename", renamed)
     with full_disk(0):
-        await store.delete_topic(NAME, 7)
+        await store.delete_topic(NAME, 7, revision=9)
     assert tree(store.place.root) == {deleted_topic_path(7): 0}
     writer = await begin_log(store, 0)
     await writer.close()
 
 
 async def test_leftovers_of_deletions_are_no_topics_and_are_swept_of_any_topic(store: FileSegmentStore) -> None:
-    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())}, uid=7, revision=1)
     before = tree(store.place.root)
     for parent in ("topics/shop", "topics/gone", "blobs/shop/orders"):
         left = store.place.root / parent / ".deleted-9-0"

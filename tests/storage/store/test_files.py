@@ -15,7 +15,7 @@ from seaweedmq.codec.state.documents import topic_document
 from seaweedmq.errors import InvalidArgument, StorageFailed, StorageFull
 from seaweedmq.storage import file_io
 from seaweedmq.storage.directory_place import DirectoryPlace
-from seaweedmq.storage.store.files import FileSegmentStore, open_store
+from seaweedmq.storage.store.files import FileSegmentStore, open_directory_store
 from tests.support.segments import NAME, begin_log, make_topic, write_log
 
 
@@ -147,9 +147,9 @@ async def test_documents_put_together_sync_names_once(store: FileSegmentStore, m
     synced: list[Path] = []
     monkeypatch.setattr(DirectoryPlace, "sync_names", lambda _, directory: synced.append(directory))
     documents = {"topic.json": b"{}", "lineage.json": b"{}"}
-    await store.put_documents(NAME, documents, is_durable=False)
+    await store.put_documents(NAME, documents, uid=7, revision=1, is_durable=False)
     assert synced == []
-    await store.put_documents(NAME, documents)
+    await store.put_documents(NAME, documents, uid=7, revision=1)
     assert synced == [store.place.root / topic_dir(NAME)]
     assert {path.name for path in synced[0].iterdir()} == documents.keys()
 
@@ -160,7 +160,7 @@ async def test_a_vanished_root_is_said_and_not_made_anew(store: FileSegmentStore
     with pytest.raises(StorageFailed, match="the directory is missing"):
         await begin_log(store, 1)
     with pytest.raises(StorageFailed, match="the directory is missing"):
-        await store.put_documents(NAME, {"topic.json": b"{}"})
+        await store.put_documents(NAME, {"topic.json": b"{}"}, uid=7, revision=1)
     with pytest.raises(StorageFailed, match="no such directory"):
         await store.check()
     assert await store.list_files(NAME, 0) == []
@@ -240,13 +240,14 @@ def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_uris_of_directories(uri: str, root: str) -> None:
-    assert (str(open_store(uri).place), str(open_store(open_store(uri).uri).place)) == (root, root)
+    store = open_directory_store(uri)
+    assert (str(store.place), str(open_directory_store(store.uri).place)) == (root, root)
 
 
 @pytest.mark.parametrize("uri", ["", "s3://bucket/x", "file://host/x", "http://x"])
 def test_other_uris_are_refused(uri: str) -> None:
     with pytest.raises(InvalidArgument):
-        open_store(uri)
+        open_directory_store(uri)
 
 
 def remember_missing_names(patch: pytest.MonkeyPatch) -> set[Path]:
@@ -274,7 +275,7 @@ def remember_missing_names(patch: pytest.MonkeyPatch) -> set[Path]:
 
 async def test_a_fence_is_seen_by_a_mount_that_caches_misses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = FileSegmentStore(tmp_path), FileSegmentStore(tmp_path)
-    await ours.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
+    await ours.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())}, uid=7, revision=1)
     await write_log(ours, 0, [b"x"])
     missing = remember_missing_names(monkeypatch)
     assert not await ours.is_fenced(NAME, 7, 0)
@@ -288,7 +289,7 @@ async def test_a_fence_is_seen_by_a_mount_that_caches_misses(tmp_path: Path, mon
 
 
 async def test_the_free_space_is_that_of_the_file_system(tmp_path: Path) -> None:
-    store = open_store(str(tmp_path))
+    store = open_directory_store(str(tmp_path))
     try:
         space = await store.space()
     finally:

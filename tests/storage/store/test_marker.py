@@ -29,7 +29,9 @@ Call = Callable[[FileSegmentStore], Awaitable[object]]
 CALLS: dict[str, Call] = {
     "create_log": lambda store: store.create_log(OTHER.name, 0, 0, "w", b"preamble"),
     "put_log": lambda store: store.put_log(OTHER.name, 0, 0, "w", b"preamble"),
-    "put_documents": lambda store: store.put_documents(OTHER.name, {TOPIC_DOCUMENT: topic_document(OTHER)}),
+    "put_documents": lambda store: store.put_documents(
+        OTHER.name, {TOPIC_DOCUMENT: topic_document(OTHER)}, uid=7, revision=1
+    ),
     "fence": lambda store: store.fence(OTHER.name, 8, 0),
     "record_removed": lambda store: store.record_removed(OTHER.name, 8, {0: 1}),
     "create_journal": lambda store: store.create_journal(journal_name(0, 1, 1)),
@@ -81,7 +83,7 @@ async def test_no_call_creates_anything_beneath_a_mount_that_falls_away_after_a_
     store = FileSegmentStore(mount.root)
     store.bind(CLUSTER)
     if has_topics:
-        await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
+        await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())}, uid=7, revision=1)
     fall_away_after(monkeypatch, mount, 1)
     with pytest.raises((SeaweedMQError, FileNotFoundError)):
         await CALLS[name](store)

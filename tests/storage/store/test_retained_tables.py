@@ -22,7 +22,7 @@ HOUR_S = 3_600.0
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[FileSegmentStore]:
     made = FileSegmentStore(tmp_path)
-    await made.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
+    await made.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())}, uid=7, revision=1)
     yield made
     await made.close()
 
@@ -127,7 +127,7 @@ async def test_without_hard_links_there_is_one_name_and_it_is_said_once(
 
 async def test_a_deleted_topic_takes_the_second_names_with_it(store: FileSegmentStore) -> None:
     await make_table(store)
-    await store.delete_topic(NAME, 7)
+    await store.delete_topic(NAME, 7, revision=9)
     assert not (store.place.root / table_dir(NAME)).exists()
 
 
@@ -135,7 +135,7 @@ async def test_a_topic_that_is_deleted_meanwhile_is_not_brought_back_by_a_second
     (store.place.root / table_dir(NAME)).mkdir()
     target = DirectoryTarget(store.place, NAME, 0)
     sink = target.create()
-    await store.delete_topic(NAME, 7)
+    await store.delete_topic(NAME, 7, revision=9)
     with pytest.raises(FileNotFoundError):
         target.publish(sink, 0, 5)
     assert not (store.place.root / table_dir(NAME)).exists()

@@ -79,7 +79,7 @@ class TakenIds:
         uids, used = await self._found(name)
         if uids and uids <= await self._store.deleted_topics():
             for uid in sorted(uids):  # a late writer recreated the deleted folder
-                await self._store.delete_topic(name, uid)
+                await self._store.delete_topic(name, uid, revision=self._view.version)
             uids, used = await self._found(name)
         if uids:
             uri, of = self._store.uri, ", ".join(str(uid) if uid != UNKNOWN else "unknown" for uid in sorted(uids))

@@ -192,7 +192,7 @@ async def test_what_a_late_writer_leaves_of_a_deleted_topic_is_no_obstacle(testb
         late = await create_log_file(testbed.store, topic, segment, 0, "late", ())
         await late.close()
         if has_document:
-            await testbed.store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(topic)})
+            await testbed.store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(topic)}, uid=7, revision=1)
         description = await testbed.topic(host)
         assert description.topic.uid != topic.uid
         assert [s.id for s in description.segments] == [0]

@@ -1,0 +1,1 @@
+"""Implementation of ``ports.SegmentStore`` on an object store."""
